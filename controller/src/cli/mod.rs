@@ -1,0 +1,127 @@
+//! The command: one definition, from which help, man pages and completions come too. One file per command.
+
+mod diff;
+mod discard;
+mod doctor;
+mod gc;
+mod land;
+mod ls;
+mod resume;
+mod run;
+mod send;
+mod show;
+mod util;
+
+use crate::error::Result;
+use crate::ui::{ColorChoice, Ui};
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Run an AI coding CLI in a sandbox, review what it changed, land it.
+#[derive(Debug, Parser)]
+#[command(name = "landbox", version, max_term_width = 100)]
+pub struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Global options")]
+struct Global {
+    /// Read bots from FILE
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Print one JSON document
+    #[arg(long, global = true)]
+    json: bool,
+    /// When to colour
+    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value = "auto")]
+    color: ColorChoice,
+    /// Print results and errors alone
+    #[arg(short, long, global = true)]
+    quiet: bool,
+    /// Print more
+    #[arg(short, long, global = true)]
+    verbose: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run a command in a new session
+    Run(run::RunArgs),
+    /// List sessions
+    Ls(ls::LsArgs),
+    /// Show one session
+    Show(show::ShowArgs),
+    /// Show what a session changed
+    Diff(diff::DiffArgs),
+    /// Review a session's changes and apply them to the real project
+    Land(land::LandArgs),
+    /// Throw a session's changes away
+    Discard(discard::DiscardArgs),
+    /// Run another command in a session that ended
+    Resume(resume::ResumeArgs),
+    /// Check this machine
+    Doctor(doctor::DoctorArgs),
+    /// Remove sessions that were landed or discarded
+    Gc(gc::GcArgs),
+    /// Send a message to the chat a session belongs to
+    #[command(hide = true)]
+    Send(send::SendArgs),
+    /// Print man pages and completions
+    #[command(hide = true)]
+    Util(util::UtilArgs),
+}
+
+/// What every command is given.
+#[derive(Debug)]
+pub struct Invocation {
+    /// How to speak.
+    pub ui: Ui,
+    /// `--config`.
+    pub config: Option<PathBuf>,
+}
+
+/// Runs the command that was typed and gives its exit code.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // 125 where Landbox itself failed on the way to a CLI; clap prints help and version through here too.
+            let _ = error.print();
+            let runs = std::env::args_os().nth(1).is_some_and(|a| a == "run" || a == "resume");
+            return ExitCode::from(if !error.use_stderr() {
+                0
+            } else if runs {
+                125
+            } else {
+                2
+            });
+        }
+    };
+    let Global { config, json, color, quiet, verbose } = cli.global;
+    let call = Invocation { ui: Ui::new(json, quiet, verbose, color), config };
+    let (result, failed): (Result<u8>, Option<u8>) = match cli.command {
+        Command::Run(args) => (run::run(&call, args), Some(125)),
+        Command::Resume(args) => (resume::resume(&call, args), Some(125)),
+        Command::Ls(args) => (ls::ls(&call, args), None),
+        Command::Show(args) => (show::show(&call, args), None),
+        Command::Diff(args) => (diff::diff(&call, args), None),
+        Command::Land(args) => (land::land(&call, args), None),
+        Command::Discard(args) => (discard::discard(&call, args), None),
+        Command::Doctor(args) => (doctor::doctor(&call, args), None),
+        Command::Gc(args) => (gc::gc(&call, args), None),
+        Command::Send(args) => (send::send(&call, args), None),
+        Command::Util(args) => (util::util(&call, args), None),
+    };
+    match result {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => {
+            call.ui.failure(&failure);
+            ExitCode::from(failed.unwrap_or_else(|| failure.kind.exit_code()))
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! What went wrong, for the person at the terminal: a kind (which decides the exit code), a sentence, and what to type next.
+
+use std::fmt;
+
+/// The kinds of failure that callers can tell apart by exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Something failed that should have worked.
+    Failed,
+    /// Usage or invalid input.
+    Usage,
+    /// The owner's tree changed meanwhile.
+    Conflict,
+    /// There is nothing to do.
+    Nothing,
+    /// A boundary or a back end cannot be had here.
+    Unavailable,
+    /// Refused: policy, ownership, a running session, a digest that differs.
+    Refused,
+}
+
+impl Kind {
+    /// The exit code of commands other than `run` and `resume` (those use 125).
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::Conflict => 3,
+            Self::Nothing => 4,
+            Self::Unavailable => 5,
+            Self::Refused => 6,
+        }
+    }
+}
+
+/// A failure with its kind and hints.
+#[derive(Debug)]
+pub struct Failure {
+    /// Which kind.
+    pub kind: Kind,
+    /// One sentence without control characters.
+    pub message: String,
+    /// What to type next.
+    pub hints: Vec<String>,
+}
+
+/// The result of everything a command does.
+pub type Result<T, E = Failure> = std::result::Result<T, E>;
+
+impl Failure {
+    /// Makes a failure without hints.
+    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), hints: Vec::new() }
+    }
+
+    /// Adds a hint.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hints.push(hint.into());
+        self
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// Turns any error into a [`Failure`] that says what was being done.
+pub trait Context<T> {
+    /// `what` is a clause: "can't read the snapshot /path".
+    fn context(self, what: impl FnOnce() -> String) -> Result<T>;
+}
+
+impl<T, E: fmt::Display> Context<T> for std::result::Result<T, E> {
+    fn context(self, what: impl FnOnce() -> String) -> Result<T> {
+        self.map_err(|e| Failure::new(Kind::Failed, format!("{}: {e}", what())))
+    }
+}

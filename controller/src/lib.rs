@@ -1,0 +1,10 @@
+//! The unprivileged half of Landbox: configuration, policy, launch, terminal, sessions and landing.
+//!
+//! Stages, in the order the data takes; none imports a later one:
+//! `config` → `policy` → `plan` → `seal` → `launch` → `session` → `land`. Only `cli` and `ui` print.
+#![forbid(unsafe_code)]
+
+pub mod cli;
+pub mod error;
+pub mod session;
+pub mod ui;

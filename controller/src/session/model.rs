@@ -1,0 +1,159 @@
+//! What a session's folder says about it.
+//!
+//! ```text
+//! sessions/<id>/                0700
+//!   snapshot.json               0400, written once: the frozen policy and its digest
+//!   state.json                  replaced atomically
+//!   lock                        flocked by the helper while the session runs: the proof of life
+//!   layers/<layer>/upper        what the task wrote
+//!   layers/<layer>/work.<n>     overlay work folder of launch n
+//!   launches/<n>/               envelope, evidence.json
+//!   base/                       base records and bytes of changed paths
+//!   tmp/ vartmp/ outbox/ shim/ files/
+//!   log
+//! ```
+
+use landbox_shared::digest::Digest;
+use landbox_shared::event::{Stage, Status};
+use landbox_shared::evidence::{HelperMode, OwnerMap};
+use landbox_shared::id::{LayerId, SessionId};
+use landbox_shared::policy::Policy;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Version of [`Snapshot`] and [`State`].
+pub const MODEL_VERSION: u16 = 1;
+
+/// The frozen half: written once, mode 0400, never changed.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Snapshot {
+    /// [`MODEL_VERSION`].
+    pub version: u16,
+    /// The session.
+    pub id: SessionId,
+    /// The name the owner gave it.
+    pub name: Option<String>,
+    /// The bot it was started as.
+    pub bot: Option<String>,
+    /// The command, each argument in the text form of [`landbox_shared::bytes`].
+    pub command: Vec<String>,
+    /// RFC 3339, UTC.
+    pub created_at: String,
+    /// False for `sandbox: false`: the command ran bare and there are no layers.
+    pub isolated: bool,
+    /// What the session may do.
+    pub policy: Policy,
+    /// [`landbox_shared::wire::policy_digest`] of `policy`.
+    pub policy_digest: Digest,
+}
+
+/// The changing half.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct State {
+    /// [`MODEL_VERSION`].
+    pub version: u16,
+    /// Where the newest launch is.
+    pub state: Phase,
+    /// Every launch, oldest first.
+    pub launches: Vec<Launch>,
+    /// What became of the changes.
+    pub landing: Landing,
+    /// Cached figures of the newest scan: null while running or never scanned.
+    pub changes: Option<ChangeCounts>,
+}
+
+/// Where a launch is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// The helper was started.
+    Starting,
+    /// The task runs.
+    Running,
+    /// The task ended.
+    Exited,
+    /// The boundary could not be made or was lost.
+    Failed,
+}
+
+/// One launch.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Launch {
+    /// From 1.
+    pub number: u32,
+    /// RFC 3339, UTC.
+    pub started_at: String,
+    /// RFC 3339, UTC.
+    pub ended_at: Option<String>,
+    /// How the task ended.
+    pub exit: Option<Status>,
+    /// What failed.
+    pub failure: Option<LaunchFailure>,
+    /// What the helper reported, once it did.
+    pub boundary: Option<Boundary>,
+    /// Per layer, the time just before it was mounted; absent where it could not be taken.
+    pub epochs: BTreeMap<LayerId, Epoch>,
+}
+
+/// A time on the clock of a layer's lower file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Epoch {
+    /// Seconds.
+    pub seconds: i64,
+    /// Nanoseconds.
+    pub nanoseconds: u32,
+}
+
+/// What failed in a launch.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct LaunchFailure {
+    /// Which step; null where the helper never spoke.
+    pub stage: Option<Stage>,
+    /// The path concerned, in text form.
+    pub path: Option<String>,
+    /// One sentence.
+    pub message: String,
+}
+
+/// The boundary as the evidence showed it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Boundary {
+    /// With what rights the helper ran.
+    pub mode: HelperMode,
+    /// Which ids are mapped.
+    pub owner_map: OwnerMap,
+    /// Kinds of the namespaces that differ from the caller's.
+    pub namespaces: Vec<String>,
+    /// Digest of the evidence, which lies in `launches/<n>/evidence.json`.
+    pub evidence_digest: Digest,
+    /// 0 where the kernel has none.
+    pub landlock_abi: u32,
+}
+
+/// What became of the changes.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Landing {
+    /// Number of landings.
+    pub count: u32,
+    /// RFC 3339, UTC.
+    pub last_at: Option<String>,
+    /// RFC 3339, UTC.
+    pub discarded_at: Option<String>,
+    /// Whether everything written so far is known to be on disk.
+    pub synced: bool,
+}
+
+/// Figures of a changeset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangeCounts {
+    /// Changed paths of the project group.
+    pub files: u64,
+    /// Added lines.
+    pub added: u64,
+    /// Deleted lines.
+    pub deleted: u64,
+}

@@ -1,0 +1,297 @@
+//! Opening, listing, finding and writing session folders.
+
+use super::model::{Landing, MODEL_VERSION, Phase, Snapshot, State};
+use crate::error::{Context, Failure, Kind, Result};
+use crate::ui::text::visible;
+use landbox_shared::id::SessionId;
+use landbox_shared::path::AbsPath;
+use landbox_shared::wire;
+use rustix::fs::{self, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use std::ffi::OsStr;
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Landbox's state folder.
+#[derive(Clone, Debug)]
+pub struct StateDir {
+    root: PathBuf,
+}
+
+/// One session: its folder, what was frozen, and where it stands.
+#[derive(Clone, Debug)]
+pub struct Session {
+    /// The canonical session folder.
+    pub dir: PathBuf,
+    /// The frozen half.
+    pub snapshot: Snapshot,
+    /// The changing half.
+    pub state: State,
+}
+
+/// Every session folder there is.
+#[derive(Debug)]
+pub struct Listing {
+    /// Those that can be read.
+    pub sessions: Vec<Session>,
+    /// Those that can't, with the reason.
+    pub broken: Vec<(PathBuf, Failure)>,
+}
+
+/// Holds a session's lock, so that no helper starts on it and nobody else changes it.
+#[derive(Debug)]
+pub struct SessionLock(
+    #[expect(dead_code, reason = "held for its lock, released on drop")] OwnedFd,
+);
+
+impl StateDir {
+    /// The folder that the environment names, or the default below `home`.
+    pub fn locate(home: &Path) -> PathBuf {
+        let named = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+        named("LANDBOX_STATE_DIR")
+            .or_else(|| named("XDG_STATE_HOME").map(|dir| dir.join("landbox")))
+            .unwrap_or_else(|| home.join(".local/state/landbox"))
+    }
+
+    /// Opens the state folder, making it if it is missing. Owner and mode are checked: other users' folders are refused.
+    pub fn open(path: &Path) -> Result<Self> {
+        if !path.is_absolute() {
+            return Err(Failure::new(
+                Kind::Usage,
+                format!("the state folder must be an absolute path, not {}", show(path)),
+            )
+            .hint("set LANDBOX_STATE_DIR to an absolute path"));
+        }
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(path)
+            .context(|| format!("can't make the state folder {}", show(path)))?;
+        let root = path
+            .canonicalize()
+            .context(|| format!("can't resolve the state folder {}", show(path)))?;
+        let meta = std::fs::symlink_metadata(&root)
+            .context(|| format!("can't read the state folder {}", show(&root)))?;
+        let uid = rustix::process::geteuid().as_raw();
+        if meta.uid() != uid {
+            let owner = meta.uid();
+            return Err(Failure::new(
+                Kind::Refused,
+                format!(
+                    "the state folder {} belongs to uid {owner}, not to you ({uid})",
+                    show(&root)
+                ),
+            )
+            .hint("set LANDBOX_STATE_DIR to a folder of your own"));
+        }
+        if meta.mode() & 0o077 != 0 {
+            return Err(Failure::new(
+                Kind::Refused,
+                format!("the state folder {} is open to other users", show(&root)),
+            )
+            .hint(format!("chmod 700 {}", show(&root))));
+        }
+        let this = Self { root };
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(this.sessions_dir())
+            .context(|| "can't make the sessions folder".into())?;
+        Ok(this)
+    }
+
+    /// The canonical state folder.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The folder the sessions lie in.
+    pub fn sessions_dir(&self) -> PathBuf {
+        self.root.join("sessions")
+    }
+
+    /// Every session, newest first.
+    pub fn sessions(&self) -> Result<Listing> {
+        let dir = self.sessions_dir();
+        let mut found = Vec::new();
+        let mut broken = Vec::new();
+        let entries = std::fs::read_dir(&dir)
+            .context(|| format!("can't list the sessions in {}", show(&dir)))?;
+        for entry in entries {
+            let entry = entry.context(|| format!("can't list the sessions in {}", show(&dir)))?;
+            let name = entry.file_name();
+            let Some(id) = name.to_str().and_then(SessionId::new) else { continue };
+            match self.load(&id) {
+                Ok(session) => found.push(session),
+                Err(failure) => broken.push((entry.path(), failure)),
+            }
+        }
+        found.sort_by(|a, b| {
+            (&b.snapshot.created_at, &b.snapshot.id).cmp(&(&a.snapshot.created_at, &a.snapshot.id))
+        });
+        Ok(Listing { sessions: found, broken })
+    }
+
+    /// Reads one session. A snapshot whose policy does not fit its digest is refused.
+    pub fn load(&self, id: &SessionId) -> Result<Session> {
+        let dir = self.sessions_dir().join(id.as_str());
+        let snapshot: Snapshot = read_json(&dir.join("snapshot.json"))?;
+        let state: State = read_json(&dir.join("state.json"))?;
+        let refuse = |why: &str| {
+            Err(Failure::new(Kind::Refused, format!("session {id}: {why}"))
+                .hint(format!("look at {}; landbox discard {id} removes it", show(&dir))))
+        };
+        if snapshot.version != MODEL_VERSION || state.version != MODEL_VERSION {
+            return refuse("it was made by another version of landbox");
+        }
+        if snapshot.id != *id {
+            return refuse("its snapshot names another session");
+        }
+        match wire::policy_digest(&snapshot.policy) {
+            Ok(digest) if digest == snapshot.policy_digest => {}
+            _ => return refuse("its snapshot was changed after it was frozen"),
+        }
+        Ok(Session { dir, snapshot, state })
+    }
+
+    /// Finds the session meant by `selector`: exact id, else exact name (the newest of that name that is not discarded,
+    /// else the newest), else a unique prefix of an id or name; without one, the newest session of `project`.
+    pub fn find(&self, selector: Option<&str>, project: Option<&AbsPath>) -> Result<Session> {
+        let Listing { sessions, broken } = self.sessions()?;
+        let Some(selector) = selector else {
+            return sessions
+                .into_iter()
+                .find(|s| Some(&s.snapshot.policy.project) == project)
+                .ok_or_else(|| {
+                    Failure::new(Kind::Usage, "there is no session of this directory")
+                        .hint("landbox ls lists every session")
+                });
+        };
+        let is_it = |path: &Path| path.file_name() == Some(OsStr::new(selector));
+        if let Some((_, failure)) = broken.into_iter().find(|(path, _)| is_it(path)) {
+            return Err(failure);
+        }
+        if let Some(exact) = sessions.iter().find(|s| s.snapshot.id.as_str() == selector) {
+            return Ok(exact.clone());
+        }
+        let named = |s: &&Session| s.snapshot.name.as_deref() == Some(selector);
+        if let Some(live) =
+            sessions.iter().filter(named).find(|s| s.state.landing.discarded_at.is_none())
+        {
+            return Ok(live.clone());
+        }
+        if let Some(any) = sessions.iter().find(named) {
+            return Ok(any.clone());
+        }
+        let starts = |s: &&Session| {
+            s.snapshot.id.as_str().starts_with(selector)
+                || s.snapshot.name.as_deref().is_some_and(|n| n.starts_with(selector))
+        };
+        let mut matching = sessions.iter().filter(starts);
+        let shown = visible(selector.as_bytes());
+        match (matching.next(), matching.next()) {
+            (Some(one), None) if !selector.is_empty() => Ok(one.clone()),
+            (Some(_), Some(_)) => {
+                Err(Failure::new(Kind::Usage, format!("more than one session starts with {shown}"))
+                    .hint("landbox ls lists every session"))
+            }
+            _ => Err(Failure::new(Kind::Usage, format!("there is no session {shown}"))
+                .hint("landbox ls lists every session")),
+        }
+    }
+
+    /// Makes the folder of a new session: snapshot, state and lock. Nothing is left behind on failure.
+    pub fn create(&self, snapshot: Snapshot) -> Result<Session> {
+        let dir = self.sessions_dir().join(snapshot.id.as_str());
+        // Built under a name that is no session id and renamed, so that a half-made session is never seen as one.
+        let staging = self.sessions_dir().join(format!(".new-{}", snapshot.id));
+        let make = || -> Result<State> {
+            std::fs::DirBuilder::new()
+                .mode(0o700)
+                .create(&staging)
+                .context(|| format!("can't make the session folder {}", show(&staging)))?;
+            let state = State {
+                version: MODEL_VERSION,
+                state: Phase::Starting,
+                launches: Vec::new(),
+                landing: Landing::default(),
+                changes: None,
+            };
+            write_json(&staging.join("snapshot.json"), &snapshot, 0o400)?;
+            write_json(&staging.join("state.json"), &state, 0o600)?;
+            std::fs::OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(staging.join("lock"))
+                .context(|| "can't make the session lock".into())?;
+            std::fs::rename(&staging, &dir)
+                .context(|| format!("can't make the session folder {}", show(&dir)))?;
+            Ok(state)
+        };
+        let result = make();
+        if result.is_err() {
+            let _ = std::fs::remove_dir_all(&staging);
+        }
+        Ok(Session { dir, snapshot, state: result? })
+    }
+}
+
+impl Session {
+    /// Replaces `state.json` atomically. Not synced: the exit path syncs nothing, and `gc` and `land` wait for it.
+    pub fn save_state(&self) -> Result<()> {
+        write_json(&self.dir.join("state.json"), &self.state, 0o600)
+    }
+
+    /// Whether a helper holds the session's lock.
+    pub fn is_running(&self) -> Result<bool> {
+        Ok(self.try_lock()?.is_none())
+    }
+
+    /// Takes the session's lock, or gives `None` where a running helper (or another command) holds it.
+    pub fn try_lock(&self) -> Result<Option<SessionLock>> {
+        let path = self.dir.join("lock");
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = fs::open(&path, flags, Mode::empty())
+            .context(|| format!("can't open the session lock {}", show(&path)))?;
+        match fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(SessionLock(fd))),
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            Err(e) => Err(e).context(|| format!("can't lock {}", show(&path))),
+        }
+    }
+
+    /// The upper folder of a layer.
+    pub fn upper(&self, layer: &landbox_shared::id::LayerId) -> PathBuf {
+        self.dir.join("layers").join(layer.as_str()).join("upper")
+    }
+}
+
+/// A path for messages.
+pub fn show(path: &Path) -> String {
+    visible(path.as_os_str().as_bytes())
+}
+
+fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
+    let bytes = std::fs::read(path).context(|| format!("can't read {}", show(path)))?;
+    serde_json::from_slice(&bytes).context(|| format!("can't understand {}", show(path)))
+}
+
+/// Writes a document beside its place and renames it over.
+pub fn write_json(path: &Path, value: &impl serde::Serialize, mode: u32) -> Result<()> {
+    let what = || format!("can't write {}", show(path));
+    let mut bytes = serde_json::to_vec_pretty(value).context(what)?;
+    bytes.push(b'\n');
+    let dir = path.parent().unwrap_or(Path::new("/"));
+    let mut file = tempfile::Builder::new()
+        .prefix(".write-")
+        .permissions(std::os::unix::fs::PermissionsExt::from_mode(mode))
+        .tempfile_in(dir)
+        .context(what)?;
+    file.write_all(&bytes).context(what)?;
+    file.persist(path).context(what)?;
+    Ok(())
+}

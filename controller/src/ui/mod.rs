@@ -1,0 +1,119 @@
+//! The only place that prints. People read stderr; results go to stdout.
+
+pub mod text;
+
+use crate::error::{Failure, Result};
+use serde::Serialize;
+use std::io::{IsTerminal, Write};
+
+/// When to colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum ColorChoice {
+    /// On a terminal, unless `NO_COLOR` is set.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// How to speak to whoever called.
+#[derive(Clone, Debug)]
+pub struct Ui {
+    /// Print documents for machines.
+    pub json: bool,
+    /// Say no more than results and errors.
+    pub quiet: bool,
+    /// Say more.
+    pub verbose: bool,
+    color: ColorChoice,
+}
+
+impl Ui {
+    /// Decides from the flags and the environment.
+    pub fn new(json: bool, quiet: bool, verbose: bool, color: ColorChoice) -> Self {
+        Self { json, quiet, verbose, color }
+    }
+
+    fn colored(&self, terminal: bool) -> bool {
+        match self.color {
+            ColorChoice::Always => true,
+            ColorChoice::Never => false,
+            ColorChoice::Auto => {
+                terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+            }
+        }
+    }
+
+    /// Whether stdout is coloured.
+    pub fn color_stdout(&self) -> bool {
+        self.colored(std::io::stdout().is_terminal())
+    }
+
+    /// Whether stderr is coloured.
+    pub fn color_stderr(&self) -> bool {
+        self.colored(std::io::stderr().is_terminal())
+    }
+
+    /// Prints a line for people on stderr, unless quiet. Errors of printing are ignored: the terminal may be gone.
+    pub fn status(&self, line: impl AsRef<str>) {
+        if !self.quiet {
+            let _ = writeln!(std::io::stderr(), "{}", line.as_ref());
+        }
+    }
+
+    /// Prints a warning on stderr, also when quiet.
+    pub fn warning(&self, line: impl AsRef<str>) {
+        let (on, off) = if self.color_stderr() { ("\x1b[33m", "\x1b[0m") } else { ("", "") };
+        let _ = writeln!(std::io::stderr(), "landbox: {on}warning:{off} {}", line.as_ref());
+    }
+
+    /// Prints a result on stdout, as it is.
+    pub fn result(&self, text: impl AsRef<[u8]>) -> Result<()> {
+        let mut out = std::io::stdout().lock();
+        match out.write_all(text.as_ref()).and_then(|()| out.flush()) {
+            // A reader that has seen enough (`| head`) is not a failure.
+            Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+            other => crate::error::Context::context(other, || "can't write to stdout".into()),
+        }
+    }
+
+    /// Prints a document on stdout.
+    pub fn document(&self, document: &impl Serialize) -> Result<()> {
+        let mut text =
+            crate::error::Context::context(serde_json::to_string_pretty(document), || {
+                "can't write the document".into()
+            })?;
+        text.push('\n');
+        self.result(text)
+    }
+
+    /// Prints a failure on stderr.
+    pub fn failure(&self, failure: &Failure) {
+        let mut err = std::io::stderr().lock();
+        if self.json {
+            let document = serde_json::json!({"error": {
+                "kind": failure.kind, "message": failure.message, "hints": failure.hints,
+            }});
+            let _ = writeln!(err, "{document}");
+            return;
+        }
+        let (on, off) = if self.color_stderr() { ("\x1b[31m", "\x1b[0m") } else { ("", "") };
+        let _ = writeln!(err, "landbox: {on}error:{off} {}", failure.message);
+        for hint in &failure.hints {
+            let _ = writeln!(err, "  hint: {hint}");
+        }
+    }
+
+    /// Asks a yes-or-no question on the terminal; only "y" or "yes" is yes. `None` where there is no terminal to ask on.
+    pub fn confirm(&self, question: &str) -> Option<bool> {
+        if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+            return None;
+        }
+        let _ = write!(std::io::stderr(), "{question} [y/N] ");
+        let _ = std::io::stderr().flush();
+        let mut answer = String::new();
+        std::io::stdin().read_line(&mut answer).ok()?;
+        Some(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+    }
+}

@@ -1,0 +1,128 @@
+//! What is true now: read back from the kernel by the helper after the boundary was set up, before the task starts.
+
+use crate::digest::Digest;
+use crate::id::LayerId;
+use crate::path::AbsPath;
+use crate::policy::{Backend, Network, SeccompProfile};
+use serde::{Deserialize, Serialize};
+
+/// The read-back of one launch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Evidence {
+    /// Version of the helper.
+    pub helper_version: String,
+    /// With what rights the helper ran.
+    pub mode: HelperMode,
+    /// Digest of the policy named by the plan.
+    pub policy_digest: Digest,
+    /// Digest of the envelope that was carried out.
+    pub envelope_digest: Digest,
+    /// The namespaces of the task.
+    pub namespaces: Vec<Namespace>,
+    /// Which ids the task's world maps.
+    pub owner_map: OwnerMap,
+    /// Whether the task runs in a user namespace of its own inside the one that owns the boundary.
+    pub second_user_namespace: bool,
+    /// The mounts the plan asked for, as the kernel lists them in the task's mount namespace, in plan order.
+    pub mounts: Vec<MountRecord>,
+    /// Digest over every mount of the task's namespace: mount point, root, type, flags, device.
+    pub mount_table_digest: Digest,
+    /// Number of mounts in the task's namespace.
+    pub mount_count: u32,
+    /// Whether no mount has a peer group or a master.
+    pub propagation_private: bool,
+    /// The task's capability sets.
+    pub caps: CapSets,
+    /// The task's `NoNewPrivs`.
+    pub no_new_privs: bool,
+    /// The task's `Seccomp` mode (2 = filter).
+    pub seccomp_mode: u8,
+    /// Number of filters on the task.
+    pub seccomp_filters: u32,
+    /// The profile those filters were compiled from.
+    pub seccomp_profile: SeccompProfile,
+    /// Landlock ABI whose scoping is on; 0 where the kernel has none.
+    pub landlock_abi: u32,
+    /// What the session may reach.
+    pub network: Network,
+    /// The layers, in plan order; their merged roots travel beside this as descriptors, in the same order.
+    pub layers: Vec<LayerRecord>,
+}
+
+/// With what rights the helper ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HelperMode {
+    /// With none, in an unprivileged user namespace.
+    Unprivileged,
+    /// With the packaged file capability.
+    Capable,
+    /// Called by root.
+    Root,
+}
+
+/// Which ids a session's user namespace maps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OwnerMap {
+    /// The caller's own id alone.
+    Single,
+    /// The caller's whole map: only where the caller is root.
+    Full,
+}
+
+/// A namespace, named by its kind and inode number.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Namespace {
+    /// `user`, `mnt`, `pid`, `ipc`, `uts` or `net`.
+    pub kind: String,
+    /// Inode number of `/proc/PID/ns/<kind>`.
+    pub inode: u64,
+    /// Whether it differs from the caller's.
+    pub own: bool,
+}
+
+/// One mount as the kernel lists it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MountRecord {
+    /// Mount point in the new root.
+    pub mount_point: AbsPath,
+    /// File-system type.
+    pub fs_type: String,
+    /// Per-mount options, as listed (`ro,nosuid,relatime`).
+    pub options: String,
+    /// Device, `major:minor`.
+    pub device: String,
+}
+
+/// Capability sets as bit masks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CapSets {
+    /// `CapEff`.
+    pub effective: u64,
+    /// `CapPrm`.
+    pub permitted: u64,
+    /// `CapInh`.
+    pub inheritable: u64,
+    /// `CapBnd`.
+    pub bounding: u64,
+    /// `CapAmb`.
+    pub ambient: u64,
+}
+
+impl CapSets {
+    /// Whether every set is empty.
+    pub fn is_empty(&self) -> bool {
+        let Self { effective, permitted, inheritable, bounding, ambient } = *self;
+        effective | permitted | inheritable | bounding | ambient == 0
+    }
+}
+
+/// One layer as it was mounted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LayerRecord {
+    /// Identifier.
+    pub id: LayerId,
+    /// The back end the kernel lists at its mount point.
+    pub backend: Backend,
+}

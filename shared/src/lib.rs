@@ -1,0 +1,19 @@
+//! The types both halves of Landbox agree on.
+//!
+//! The data goes one way: [`policy::Policy`] (what is allowed) is compiled to a [`plan::Plan`] (what to do), sealed
+//! into an envelope ([`wire`]), carried out by the helper, and answered by [`evidence::Evidence`] (what is true now).
+//! Nothing here does input or output.
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+pub mod bytes;
+pub mod digest;
+pub mod event;
+pub mod evidence;
+pub mod exec;
+pub mod id;
+pub mod limits;
+pub mod path;
+pub mod plan;
+pub mod policy;
+pub mod wire;

@@ -1,0 +1,126 @@
+//! What to do: the ordered, closed list of operations that makes a policy true on one host.
+
+use crate::digest::Digest;
+use crate::id::{LayerId, SessionId};
+use crate::path::{AbsPath, RelPath};
+use crate::policy::{Backend, MaskKind, Network, SeccompProfile};
+use serde::{Deserialize, Serialize};
+
+/// One launch of one session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// The session.
+    pub session: SessionId,
+    /// Digest of the frozen policy this plan was compiled from.
+    pub policy_digest: Digest,
+    /// The session's folder. Uppers, work folders and everything an [`Op::Private`] shows lie beneath it.
+    pub session_dir: AbsPath,
+    /// Number of this launch, from 1; names the work folders (`layers/<id>/work.<launch>`).
+    pub launch: u32,
+    /// The caller's effective user id.
+    pub uid: u32,
+    /// The caller's effective group id.
+    pub gid: u32,
+    /// What descriptors 0, 1 and 2 are.
+    pub stdio: [Stdio; 3],
+    /// Where the task starts; re-opened by path in the new root.
+    pub cwd: AbsPath,
+    /// What the session may reach.
+    pub network: Network,
+    /// The system-call filter.
+    pub seccomp: SeccompProfile,
+    /// Digest of the [`crate::exec::Exec`] frame that follows the envelope.
+    pub exec_digest: Digest,
+    /// The operations, in order; later ones win.
+    pub ops: Vec<Op>,
+}
+
+/// What one of the descriptors 0 to 2 is. Never a descriptor of the caller's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Stdio {
+    /// The slave of the session's pseudo-terminal.
+    Pty,
+    /// A pipe the controller copies.
+    Pipe,
+}
+
+/// Read-only or read-write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Access {
+    /// Reading alone.
+    ReadOnly,
+    /// Reading and writing.
+    ReadWrite,
+}
+
+/// One operation. Every path is canonical; targets are entered by descriptor without following a link in the last step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Op {
+    /// Binds the host's `/` recursively, read-only and nosuid, as the new root. First, and once.
+    Root,
+    /// Mounts a fresh `/proc` whose writable system parts are read-only. Once.
+    Proc,
+    /// Mounts a minimal `/dev` with its own devpts. Once.
+    Dev {
+        /// Path of the pseudo-terminal slave on the host, bound on `/dev/console`.
+        console: Option<AbsPath>,
+    },
+    /// Mounts an empty tmpfs (`/run`, `/dev/shm`). Mount points below it are made as needed.
+    Tmpfs {
+        /// Where.
+        target: AbsPath,
+        /// Mode of its root, octal permission bits.
+        mode: u32,
+        /// Size limit in bytes.
+        size: u64,
+    },
+    /// Shows a folder or file of the session's own folder (private `/tmp`, outbox, shim, private copies).
+    Private {
+        /// Beneath the session folder.
+        source: RelPath,
+        /// Where.
+        target: AbsPath,
+        /// How.
+        access: Access,
+    },
+    /// Mounts a layer: lower is the real target, upper is `layers/<id>/upper` beneath the session folder.
+    Layer(LayerOp),
+    /// Binds a real path. Both must be of the same kind (folder or not).
+    Bind {
+        /// The real path.
+        source: AbsPath,
+        /// Where.
+        target: AbsPath,
+        /// How.
+        access: Access,
+    },
+    /// Hides a path outside the layers (inside them, [`LayerOp::masks`]).
+    Mask {
+        /// What is hidden.
+        target: AbsPath,
+        /// What shows in its place.
+        kind: MaskKind,
+    },
+}
+
+/// One layer to mount.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LayerOp {
+    /// Identifier and folder name.
+    pub id: LayerId,
+    /// The real folder, which is both the lower and the place the merged view appears.
+    pub target: AbsPath,
+    /// Which overlay implementation.
+    pub backend: Backend,
+    /// Paths hidden inside this layer. A path below another mask of the same layer is left out.
+    pub masks: Vec<LayerMask>,
+}
+
+/// A path hidden inside a layer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LayerMask {
+    /// Below the layer's target.
+    pub path: RelPath,
+    /// What shows in its place.
+    pub kind: MaskKind,
+}
