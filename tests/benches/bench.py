@@ -1,0 +1,417 @@
+#!/usr/bin/env python3
+"""Landbox against named peers, interleaved in one run, as an ordinary user.
+
+  bench.py [--bin DIR] [--work DIR] [--rounds N] [--files N] [GROUP ..]
+
+GROUP: start storm end files edits land pty memory (all of them when none is named).
+Every row is a median over the rounds with minimum and maximum; the ratio is the median of the
+per-round ratios to the group's peer. Absolute times depend on the machine: ratios count.
+"""
+import argparse
+import json
+import os
+import pty
+import resource
+import select
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+import tty
+
+HERE = os.path.dirname(os.path.realpath(__file__))
+DEVNULL = subprocess.DEVNULL
+BWRAP = ["bwrap", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp",
+         "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts"]
+
+
+class Bench:
+    def __init__(self, args):
+        self.bin = os.path.realpath(args.bin)
+        self.landbox = os.path.join(self.bin, "landbox")
+        self.io = os.path.join(self.bin, "bench-io")
+        self.rounds = args.rounds
+        self.files = args.files
+        self.work = os.path.realpath(args.work)
+        os.makedirs(self.work, exist_ok=True)
+        self.home = os.path.join(self.work, "home")
+        self.state = os.path.join(self.work, "state")
+        self.project = os.path.join(self.work, "project")
+        for folder in (self.home, self.project):
+            os.makedirs(folder, exist_ok=True)
+        self.env = {"PATH": os.environ["PATH"], "HOME": self.home, "TERM": "xterm", "LANG": "C.UTF-8",
+                    "LANDBOX_STATE_DIR": self.state, "GIT_OPTIONAL_LOCKS": "0",
+                    "GIT_CONFIG_NOSYSTEM": "1"}
+        self.results = {}
+
+    # -- timing -------------------------------------------------------------------------------
+
+    def spawn_ms(self, argv, cwd=None):
+        begin = time.perf_counter()
+        done = subprocess.run(argv, env=self.env, cwd=cwd or self.project, stdin=DEVNULL,
+                              stdout=DEVNULL, stderr=subprocess.PIPE, check=False)
+        took = (time.perf_counter() - begin) * 1e3
+        if done.returncode:
+            sys.exit("%s: exit %d: %s" % (argv, done.returncode, done.stderr.decode()[-600:]))
+        return took
+
+    def rows(self, group, peer, cells, rounds=None, unit="ms", warm=1, higher=False):
+        """cells: name -> function giving one figure. Interleaved; prints and keeps a table."""
+        taken = {name: [] for name in cells}
+        for number in range((rounds or self.rounds) + warm):
+            for name, cell in cells.items():
+                figure = cell()
+                if number >= warm:
+                    taken[name].append(figure)
+        print("\n== %s" % group)
+        print("%-44s %10s %10s %10s %9s" % ("", "median " + unit, "min", "max", "ratio"))
+        table = {}
+        for name, figures in taken.items():
+            ratio = statistics.median(a / b for a, b in zip(figures, taken[peer]))
+            table[name] = {"median": statistics.median(figures), "min": min(figures),
+                           "max": max(figures), "ratio": ratio}
+            print("%-44s %10.2f %10.2f %10.2f %8.2fx" % (
+                name, table[name]["median"], table[name]["min"], table[name]["max"], ratio), flush=True)
+        self.results[group] = {"peer": peer, "unit": unit, "rows": table}
+
+    def sweep(self):
+        """Removes every session, so that the state folder stays small between groups."""
+        listing = json.loads(subprocess.run([self.landbox, "--json", "ls"], env=self.env, cwd=self.project,
+                                            stdout=subprocess.PIPE, check=True).stdout)
+        for session in listing["sessions"]:
+            if not (session["landing"] or {}).get("discarded_at"):
+                subprocess.run([self.landbox, "discard", session["id"], "--yes"], env=self.env,
+                               cwd=self.project, stdout=DEVNULL, stderr=DEVNULL, check=False)
+        subprocess.run([self.landbox, "gc"], env=self.env, cwd=self.project, stdin=DEVNULL,
+                       stdout=DEVNULL, stderr=DEVNULL, check=False)
+
+    def run_in(self, script, *flags):
+        return [self.landbox, "-q", "run", *flags, "--", "sh", "-c", script]
+
+    # -- groups -------------------------------------------------------------------------------
+
+    def start(self):
+        cells = {
+            "bwrap (net shared)": lambda: self.spawn_ms(BWRAP + ["/bin/true"]),
+            "landbox run": lambda: self.spawn_ms([self.landbox, "-q", "run", "--", "/bin/true"]),
+        }
+        self.rows("start to exit of true, network shared", "bwrap (net shared)", cells,
+                  max(self.rounds, 40), warm=3)
+        self.sweep()
+        off = os.path.join(self.work, "net-off.json")
+        with open(off, "w", encoding="utf-8") as out:
+            json.dump([{"name": "off", "sandboxNetwork": False}], out)
+        cells = {
+            "bwrap --unshare-net": lambda: self.spawn_ms(BWRAP + ["--unshare-net", "/bin/true"]),
+            "landbox run --network off": lambda: self.spawn_ms(
+                [self.landbox, "-q", "run", "--network", "off", "--", "/bin/true"]),
+        }
+        self.rows("start to exit of true, own network", "bwrap --unshare-net", cells,
+                  max(self.rounds, 40), warm=3)
+        self.sweep()
+
+    def storm(self):
+        def storm(argv):
+            begin = time.perf_counter()
+            children = [subprocess.Popen(argv, env=self.env, cwd=self.project, stdin=DEVNULL,
+                                         stdout=DEVNULL, stderr=DEVNULL) for _ in range(100)]
+            failed = sum(child.wait() != 0 for child in children)
+            if failed:
+                sys.exit("%d of 100 starts failed: %s" % (failed, argv))
+            return (time.perf_counter() - begin) * 1e3
+        self.rows("100 starts at once, until all have ended", "bwrap --unshare-net", {
+            "bwrap --unshare-net": lambda: storm(BWRAP + ["--unshare-net", "/bin/true"]),
+            "landbox run": lambda: storm([self.landbox, "-q", "run", "--", "/bin/true"]),
+            "landbox run --network off": lambda: storm(
+                [self.landbox, "-q", "run", "--network", "off", "--", "/bin/true"]),
+        }, 5)
+        self.sweep()
+
+    def end(self):
+        """From the task's last breath to landbox's exit, with other people's dirty pages about."""
+        dirty = os.path.join(self.work, "dirty")
+
+        def ended(argv):
+            with open(dirty, "wb") as out:
+                for _ in range(512):
+                    out.write(os.urandom(4096) * 256)
+            stamp = os.path.join(self.work, "stamp")
+            child = subprocess.Popen(argv, env=self.env, cwd=self.project, stdin=DEVNULL,
+                                     stdout=subprocess.PIPE, stderr=DEVNULL)
+            child.stdout.read(2)            # "e\n": written just before the task ends
+            begin = time.perf_counter()
+            child.wait()
+            took = (time.perf_counter() - begin) * 1e3
+            child.stdout.close()
+            del stamp
+            return took
+        say = "echo x > made; echo e"
+        self.rows("end of session with 512 MiB of foreign dirty pages", "sh (no sandbox)", {
+            "sh (no sandbox)": lambda: ended(["sh", "-c", say]),
+            "landbox run": lambda: ended([self.landbox, "-q", "run", "--", "sh", "-c", say]),
+        }, 5)
+        os.unlink(dirty)
+        self.sweep()
+
+    def tree(self, count):
+        """A git repository of `count` source files, made once."""
+        top = os.path.join(self.work, "tree-%d" % count)
+        if os.path.isdir(os.path.join(top, ".git")):
+            return top
+        shutil.rmtree(top, ignore_errors=True)
+        body = "".join("static int field_%d(struct thing *t) { return t->field[%d] + %d; }\n" % (i, i, i * 7)
+                       for i in range(120))
+        for i in range(count):
+            folder = os.path.join(top, "dir%d" % (i // 1000), "sub%d" % (i // 25 % 40))
+            if i % 25 == 0:
+                os.makedirs(folder, exist_ok=True)
+            with open(os.path.join(folder, "file%d.c" % i), "w", encoding="ascii") as out:
+                out.write("/* file %d */\n" % i)
+                out.write(body[: 1500 + (i * 37) % 6000])
+                out.write("\n")
+        git = ["git", "-C", top, "-c", "user.name=n", "-c", "user.email=a@b.c", "-c", "gc.auto=0"]
+        for words in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "base"]):
+            subprocess.run(git + words, env=self.env, check=True, stdout=DEVNULL)
+        return top
+
+    def inside(self, name, script, cwd, rounds):
+        """Times `script` inside one session `rounds` times: mount time is not in it."""
+        timed = ("for i in $(seq %d); do a=$(date +%%s%%N); %s >/dev/null 2>&1; b=$(date +%%s%%N); "
+                 "echo $(( (b-a)/1000 )); done" % (rounds, script))
+        argv = {"native": ["sh", "-c", timed],
+                "landbox": [self.landbox, "-q", "run", "--", "sh", "-c", timed],
+                "landbox --overlay fuse": [self.landbox, "-q", "run", "--overlay", "fuse", "--", "sh", "-c", timed],
+                }[name]
+        done = subprocess.run(argv, env=self.env, cwd=cwd, stdin=DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, check=False)
+        if done.returncode:
+            sys.exit("%s: %s" % (argv, done.stderr.decode()[-600:]))
+        return statistics.median(int(line) / 1e3 for line in done.stdout.split())
+
+
+    def file_work(self):
+        top = self.tree(self.files)
+        work = {"git status": "git status", "rg -c": "rg -j2 -c -F 'field[77]' . | wc -l",
+                "ls -lR": "ls -lR . | wc -l",
+                "10,000 new files": "%s write t.$(date +%%N) 10000 1024" % self.io}
+        for title, script in work.items():
+            names = ["native", "landbox"]
+            if title != "10,000 new files":
+                names.append("landbox --overlay fuse")
+            inner = 1 if "new" in title else 3
+            self.rows("%s, tree of %d files" % (title, self.files), "native", {
+                name: (lambda name=name: self.inside(name, script, top, inner)) for name in names},
+                min(self.rounds, 5))
+            for entry in os.listdir(top):
+                if entry.startswith("t."):
+                    shutil.rmtree(os.path.join(top, entry))
+            self.sweep()
+
+    def edits(self):
+        base = os.path.join(self.work, "edits")
+        shutil.rmtree(base, ignore_errors=True)
+        low = os.path.join(base, "low")
+        subprocess.run([self.io, "write", low, "1000", "8192"], check=True)
+        os.sync()
+        counter = [0]
+
+        def overlay(options):
+            counter[0] += 1
+            room = os.path.join(base, "o%d" % counter[0])
+            for sub in ("up", "wk"):
+                os.makedirs(os.path.join(room, sub))
+            script = ("mount -t overlay o -o lowerdir=%s,upperdir=%s/up,workdir=%s/wk,userxattr%s %s && "
+                      "a=$(date +%%s%%N); %s edit %s 1000; b=$(date +%%s%%N); echo $(( (b-a)/1000 ))"
+                      % (low, room, room, options, low, self.io, low))
+            out = subprocess.run(["unshare", "-Urm", "--propagation", "private", "sh", "-c", script],
+                                 env=self.env, check=True, stdout=subprocess.PIPE).stdout
+            subprocess.run(["chmod", "-R", "u+rwx", room], check=True)
+            shutil.rmtree(room)
+            return int(out) / 1e3
+        self.rows("1,000 small edits of existing files", "plain overlay", {
+            "plain overlay": lambda: overlay(""),
+            "landbox": lambda: self.inside("landbox", "%s edit . 1000" % self.io, low, 1),
+        }, min(self.rounds, 5))
+        self.sweep()
+
+    def land(self):
+        for count, changes in ((10000, 100), (self.files, 100), (self.files, 10000)):
+            top = self.tree(count)
+            mk = os.path.join(HERE, "changes.py")
+            subprocess.run([self.landbox, "-q", "run", "--name", "land", "--", "python3", mk, top, str(changes)],
+                           env=self.env, cwd=top, check=True, stdin=DEVNULL)
+            # The peer runs in the merged view of a session of its own, over the same changes.
+            git = ("cp .git/index /tmp/i && export GIT_INDEX_FILE=/tmp/i && "
+                   "git add -A && git diff --cached --binary HEAD > /tmp/p")
+            script = ("python3 %s %s %d && for i in 1 2 3; do a=$(date +%%s%%N); sh -c '%s'; "
+                      "b=$(date +%%s%%N); echo $(( (b-a)/1000 )); done" % (mk, top, changes, git))
+
+            def merged_git():
+                out = subprocess.run([self.landbox, "-q", "run", "--", "sh", "-c", script], env=self.env,
+                                     cwd=top, check=True, stdin=DEVNULL, stdout=subprocess.PIPE,
+                                     stderr=subprocess.PIPE).stdout
+                return statistics.median(int(line) / 1e3 for line in out.split())
+            patch = os.path.join(self.work, "p.patch")
+            self.rows("card + patch, %d changes in a tree of %d files" % (changes, count),
+                      "git add -A + git diff --cached", {
+                          "git add -A + git diff --cached": merged_git,
+                          "landbox land --patch": lambda: self.spawn_ms(
+                              [self.landbox, "-q", "land", "land", "--patch", patch], cwd=top),
+                          "landbox --json land (card alone)": lambda: self.spawn_ms(
+                              [self.landbox, "--json", "land", "land"], cwd=top),
+                      }, min(self.rounds, 5))
+            self.sweep()
+
+    # -- terminals ----------------------------------------------------------------------------
+
+    def on_pty(self, argv):
+        pid, master = pty.fork()
+        if pid == 0:
+            os.chdir(self.project)
+            try:
+                os.execvpe(argv[0], argv, self.env)
+            finally:
+                os._exit(127)
+        return pid, master
+
+    def throughput(self, argv):
+        begin = time.perf_counter()
+        pid, master = self.on_pty(argv)
+        seen = 0
+        while True:
+            try:
+                piece = os.read(master, 1 << 16)
+            except OSError:
+                break
+            if not piece:
+                break
+            seen += len(piece)
+        took = time.perf_counter() - begin
+        os.waitpid(pid, 0)
+        os.close(master)
+        if seen < 100_000_000:
+            sys.exit("%s: only %d bytes arrived" % (argv, seen))
+        return 100 / took
+
+    def echo(self, argv):
+        pid, master = self.on_pty(argv)
+        tty.setraw(master, termios.TCSANOW)
+        seen = b""
+        while b"READY" not in seen:
+            seen += os.read(master, 4096)
+        time.sleep(0.3)
+        figures = []
+        for i in range(300):
+            key = bytes([97 + i % 26])
+            while select.select([master], [], [], 0)[0]:
+                os.read(master, 4096)
+            begin = time.perf_counter()
+            os.write(master, key)
+            got = b""
+            while key not in got:
+                if not select.select([master], [], [], 2)[0]:
+                    sys.exit("%s: a key was not echoed" % argv)
+                got += os.read(master, 4096)
+            figures.append((time.perf_counter() - begin) * 1e6)
+            time.sleep(0.002)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(master)
+        return statistics.median(figures)
+
+    def pty(self):
+        gen = "%s lines 100000000" % self.io
+        self.rows("100 MB of lines through a terminal (higher is better)", "script", {
+            "no relay": lambda: self.throughput(self.io.split() + ["lines", "100000000"]),
+            "script": lambda: self.throughput(["script", "-q", "-c", gen, "/dev/null"]),
+            "landbox run": lambda: self.throughput([self.landbox, "-q", "run", "--", self.io, "lines", "100000000"]),
+        }, 3, unit="MB/s")
+        cat = "stty raw -echo; echo READY; exec cat"
+        self.rows("echo of one key", "script", {
+            "script": lambda: self.echo(["script", "-q", "-c", cat, "/dev/null"]),
+            "landbox run": lambda: self.echo([self.landbox, "-q", "run", "--", "sh", "-c", cat]),
+        }, 3, unit="us")
+        self.sweep()
+
+    # -- memory -------------------------------------------------------------------------------
+
+    @staticmethod
+    def family(pid):
+        try:
+            with open("/proc/%d/task/%d/children" % (pid, pid), encoding="ascii") as file:
+                children = [int(word) for word in file.read().split()]
+        except OSError:
+            children = []
+        return [pid] + [p for child in children for p in Bench.family(child)]
+
+    @staticmethod
+    def pss(pid):
+        with open("/proc/%d/smaps_rollup" % pid, encoding="ascii") as file:
+            return next(int(line.split()[1]) for line in file if line.startswith("Pss:"))
+
+    def memory(self):
+        """Needs root to read the smaps of non-dumpable processes: run it apart, as root."""
+        def hold(argv, names):
+            children = [subprocess.Popen(argv, env=self.env, cwd=self.project, stdin=DEVNULL,
+                                         stdout=DEVNULL, stderr=DEVNULL) for _ in range(8)]
+            time.sleep(2)
+            found = []
+            for child in children:
+                total = 0
+                for pid in self.family(child.pid):
+                    with open("/proc/%d/comm" % pid, encoding="utf-8") as file:
+                        if file.read().strip() in names:
+                            total += self.pss(pid)
+                found.append(total)
+            for child in children:
+                child.terminate()
+            for child in children:
+                child.wait()
+            return statistics.median(found)
+        sleep = ["sleep", "60"]
+        run = [self.landbox, "-q", "run", "--"] + sleep
+        self.rows("memory of one session (PSS)", "bwrap: monitor + pid 1", {
+            "bwrap: monitor + pid 1": lambda: hold(BWRAP + ["--die-with-parent"] + sleep, ("bwrap",)),
+            "landbox: monitor + init": lambda: hold(run, ("landbox-helper",)),
+            "landbox: controller": lambda: hold(run, ("landbox",)),
+        }, 2, unit="KiB", warm=0)
+        self.sweep()
+
+
+GROUPS = {"start": Bench.start, "storm": Bench.storm, "end": Bench.end, "files": Bench.file_work,
+          "edits": Bench.edits, "land": Bench.land, "pty": Bench.pty, "memory": Bench.memory}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--bin", default=os.path.join(HERE, "../../target/release"),
+                        help="folder with landbox, landbox-helper and bench-io")
+    parser.add_argument("--work", default=None, help="where trees and state go (default: a new folder in /var/tmp)")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--files", type=int, default=80000, help="size of the big tree")
+    parser.add_argument("--json", help="also write the figures to this file")
+    parser.add_argument("groups", nargs="*", choices=[*GROUPS, []], metavar="GROUP")
+    args = parser.parse_args()
+    own = args.work is None
+    args.work = args.work or tempfile.mkdtemp(prefix="landbox-bench-", dir="/var/tmp")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    bench = Bench(args)
+    print("uid %d, %d cores, kernel %s" % (os.getuid(), os.cpu_count(), os.uname().release))
+    try:
+        for name in args.groups or GROUPS:
+            GROUPS[name](bench)
+    finally:
+        if own:
+            subprocess.run(["chmod", "-R", "u+rwx", args.work], check=False)
+            shutil.rmtree(args.work, ignore_errors=True)
+    if args.json:
+        with open(args.json, "w", encoding="utf-8") as out:
+            json.dump(bench.results, out, indent=1)
+
+
+if __name__ == "__main__":
+    main()

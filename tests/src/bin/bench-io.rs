@@ -1,0 +1,74 @@
+//! The file work that benches time: `write DIR COUNT SIZE`, `edit DIR COUNT`, `lines BYTES`.
+//!
+//! One static program does the same work natively and in a session, so that an interpreter's start and pace cancel out.
+#![forbid(unsafe_code)]
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    let result = match words.as_slice() {
+        ["write", dir, count, size] => numbers(count, size).and_then(|(n, s)| write(dir, n, s)),
+        ["edit", dir, count] => numbers(count, "0").and_then(|(n, _)| edit(dir, n)),
+        ["lines", bytes] => numbers(bytes, "0").and_then(|(n, _)| lines(n)),
+        _ => Err(io::Error::other(
+            "usage: bench-io write DIR COUNT SIZE | edit DIR COUNT | lines BYTES",
+        )),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Nothing to do where stderr is gone.
+            let _ = writeln!(io::stderr(), "bench-io: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn numbers(a: &str, b: &str) -> io::Result<(usize, usize)> {
+    let parse = |text: &str| text.parse().map_err(io::Error::other);
+    Ok((parse(a)?, parse(b)?))
+}
+
+fn place(dir: &str, i: usize) -> std::path::PathBuf {
+    Path::new(dir).join(format!("d{}", i / 100)).join(format!("f{i}.txt"))
+}
+
+/// Makes `count` files of `size` bytes, a hundred in each folder.
+fn write(dir: &str, count: usize, size: usize) -> io::Result<()> {
+    let body = vec![b'x'; size];
+    for i in 0..count {
+        let path = place(dir, i);
+        if i % 100 == 0 {
+            fs::create_dir_all(path.parent().unwrap_or(Path::new(dir)))?;
+        }
+        File::create(path)?.write_all(&body)?;
+    }
+    Ok(())
+}
+
+/// Appends a byte to each of the files that `write` made.
+fn edit(dir: &str, count: usize) -> io::Result<()> {
+    (0..count)
+        .try_for_each(|i| OpenOptions::new().append(true).open(place(dir, i))?.write_all(b"x"))
+}
+
+/// Writes 80-column lines.
+fn lines(mut bytes: usize) -> io::Result<()> {
+    let block: Vec<u8> = (0..8000u32)
+        .map(
+            |i| if i % 80 == 79 { b'\n' } else { b"abcdefghijklmnopqrstuvwxyz"[(i % 26) as usize] },
+        )
+        .collect();
+    let mut out = io::stdout().lock();
+    while bytes > 0 {
+        let piece = bytes.min(block.len());
+        out.write_all(&block[..piece])?;
+        bytes -= piece;
+    }
+    out.flush()
+}
