@@ -5,6 +5,8 @@
 #![forbid(unsafe_code)]
 
 pub mod cli;
+pub mod document;
 pub mod error;
+pub mod land;
 pub mod session;
 pub mod ui;
