@@ -150,8 +150,8 @@ impl Change {
 pub trait Bodies {
     /// The bytes of `change.old` (a [`Node::File`]); `None` where they are no longer to be had, because the owner has
     /// changed the file meanwhile and the bytes were too many to keep.
-    fn old(&self, change: &Change) -> Result<Option<File>>;
+    fn old_bytes(&self, change: &Change) -> Result<Option<File>>;
 
     /// The bytes of `change.new` (a [`Node::File`]).
-    fn new(&self, change: &Change) -> Result<File>;
+    fn new_bytes(&self, change: &Change) -> Result<File>;
 }
