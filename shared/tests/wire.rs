@@ -1,5 +1,7 @@
 //! The frames as bytes: committed vectors, so that a format can't change by accident, and every way of being refused.
 
+#![allow(clippy::unwrap_used)] // the lint knows test functions, not the functions they share
+
 use ed25519_dalek::{Signer, SigningKey, VerifyingKey};
 use landbox_shared::digest::Digest;
 use landbox_shared::event::{Event, Failure, Stage, Status};
