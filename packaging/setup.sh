@@ -1,0 +1,53 @@
+# Functions shared by quickstart.sh, tests/run.sh and .ci/run: what must be on the machine before anything is built.
+# Sourced by bash; never run.
+
+say() { printf '%s\n' "$*" >&2; }
+die() { say "$0: $*"; exit 1; }
+
+# What building needs, what running needs on hosts without a usable kernel overlay, and what the tests look with.
+BUILD_PACKAGES=(gcc libc6-dev libnftnl-dev libmnl-dev pkg-config)
+RUN_PACKAGES=(fuse-overlayfs slirp4netns git)
+TEST_PACKAGES=(acl attr bubblewrap libcap2-bin procps python3 ripgrep strace tmux util-linux)
+
+# need_packages NAME..: installs what is missing, as root or with passwordless sudo; else prints the one line to type.
+need_packages() {
+  local missing=() name
+  command -v dpkg-query >/dev/null || { say "Not a Debian system: make sure that these are installed: $*"; return; }
+  for name in "$@"; do
+    [ "$(dpkg-query -W -f '${db:Status-Status}' "$name" 2>/dev/null)" = installed ] || missing+=("$name")
+  done
+  [ ${#missing[@]} -eq 0 ] && return
+  local as_root=()
+  if [ "$(id -u)" -ne 0 ]; then
+    if sudo -n true 2>/dev/null; then
+      as_root=(sudo -n)
+    else
+      say "These packages are missing. Type this line, then start again:"
+      say "    sudo apt-get install -y ${missing[*]}"
+      exit 1
+    fi
+  fi
+  say "Installing ${missing[*]}"
+  local apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o Dpkg::Use-Pty=0 -qq)
+  # A machine that was just made has no lists; a stale list names versions that are gone.
+  "${apt[@]}" install -y --no-install-recommends "${missing[@]}" >/dev/null 2>&1 && return
+  "${apt[@]}" update && "${apt[@]}" install -y --no-install-recommends "${missing[@]}" >/dev/null ||
+    die "can't install ${missing[*]}"
+}
+
+# need_cargo: makes `cargo` a toolchain that is new enough: the one on PATH, rustup's, or Debian's rustc-web.
+need_cargo() {
+  cargo_is_new_enough && return
+  [ -x "${CARGO_HOME:-$HOME/.cargo}/bin/cargo" ] && PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
+  cargo_is_new_enough && return
+  need_packages rustc-web cargo-web
+  cargo_is_new_enough || die "Rust 1.91 or newer is needed; found: $(rustc --version 2>&1)"
+}
+
+cargo_is_new_enough() {
+  local version
+  version=$(cargo --version 2>/dev/null | sed -n 's/^cargo \([0-9]*\)\.\([0-9]*\)\..*/\1 \2/p')
+  [ -n "$version" ] || return 1
+  set -- $version
+  [ "$1" -gt 1 ] || [ "$2" -ge 91 ]
+}

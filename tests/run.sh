@@ -1,0 +1,72 @@
+#!/bin/bash
+# Build everything and run the tests.
+#
+#   tests/run.sh                    all: unit tests of every crate, then the suite
+#   tests/run.sh unit [FILTER..]    the unit tests alone
+#   tests/run.sh suite [FILTER..]   the whole-system tests alone; FILTER and options go to the test programs
+#
+# As root the suite runs sessions both as an ordinary user and as root. As an ordinary user it runs the first half and
+# says so.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. packaging/setup.sh
+
+part=${1:-all}
+shift || true
+case $part in
+  all | unit | suite) ;;
+  *) sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+esac
+
+need_packages "${BUILD_PACKAGES[@]}" "${RUN_PACKAGES[@]}" "${TEST_PACKAGES[@]}"
+need_cargo
+
+if [ "$part" != suite ]; then
+  say "== unit tests"
+  cargo test --locked --workspace --exclude landbox-tests -- "$@"
+fi
+[ "$part" = unit ] && exit
+
+# The devices that fuse-overlayfs and slirp4netns open are root's alone on some machines.
+for device in /dev/fuse:10:229 /dev/net/tun:10:200; do
+  IFS=: read -r path major minor <<<"$device"
+  if [ "$(id -u)" -eq 0 ]; then
+    mkdir -p "${path%/*}"
+    [ -c "$path" ] || mknod "$path" c "$major" "$minor"
+    chmod 0666 "$path"
+  elif ! [ -w "$path" ]; then
+    die "$path is not open to you. Type this line, then start again: sudo chmod 0666 $path"
+  fi
+done
+
+if [ "$(id -u)" -eq 0 ]; then
+  base=/srv/landbox-tests
+  user=$(awk -F: '$3 >= 1000 && $3 < 60000 { print $1; exit }' /etc/passwd)
+  if [ -z "$user" ]; then
+    user=landbox-test
+    useradd --create-home "$user"
+  fi
+  worlds=()
+else
+  base=${XDG_CACHE_HOME:-$HOME/.cache}/landbox-tests
+  user=$(id -un)
+  worlds=(--skip root_)
+  say "== Not root: sessions of root are not tested. For those: sudo tests/run.sh"
+fi
+export LANDBOX_TEST_BASE=$base LANDBOX_TEST_UID=$(id -u "$user") LANDBOX_TEST_GID=$(id -g "$user")
+export LANDBOX_TEST_BIN=$base/bin
+
+say "== building for the suite (sessions run as $user, from $base)"
+cargo build --locked
+host=$(rustc -vV | sed -n 's/^host: //p')
+# Static, because it also runs where a session shows no libraries; an own folder, because other flags would rebuild all.
+RUSTFLAGS="-C target-feature=+crt-static" cargo build --locked --package landbox-tests --bin prober \
+  --target "$host" --target-dir target/prober
+mkdir -p "$LANDBOX_TEST_BIN"
+chmod 0755 "$base" "$LANDBOX_TEST_BIN"
+install -m 0755 target/debug/landbox target/debug/landbox-helper "target/prober/$host/debug/prober" "$LANDBOX_TEST_BIN"
+
+say "== suite"
+# Each test starts processes of its own, most of them waiting: a few more threads than processors.
+cargo test --locked --package landbox-tests --no-fail-fast -- \
+  --test-threads "$(($(nproc) + 2))" "${worlds[@]}" "$@"
