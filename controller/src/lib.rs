@@ -8,5 +8,8 @@ pub mod cli;
 pub mod document;
 pub mod error;
 pub mod land;
+pub mod launch;
+pub mod pty;
+pub mod seal;
 pub mod session;
 pub mod ui;

@@ -1,0 +1,72 @@
+//! Sealing a plan: the signing key, its public half in the folder the helper trusts, and the envelope of one launch.
+//!
+//! The key lies in the owner's home: a signature says which key approved a plan (integrity, audit, evidence). It is no
+//! wall between two programs of one user.
+
+mod folder;
+mod key;
+
+pub use key::Key;
+
+use crate::error::{Context, Failure, Kind, Result};
+use crate::session::store::show;
+use landbox_shared::digest::Digest;
+use landbox_shared::plan::Plan;
+use landbox_shared::wire::{self, Binding};
+use std::path::Path;
+
+/// A sealed plan.
+#[derive(Debug)]
+pub struct Sealed {
+    /// The envelope as it goes down the pipe.
+    pub envelope: Vec<u8>,
+    /// Its digest, which the evidence must name.
+    pub digest: Digest,
+}
+
+/// Seals `plan` for the helper that sent `challenge`.
+pub fn seal(plan: &Plan, challenge: [u8; 32], key: &Key) -> Result<Sealed> {
+    let binding = Binding { challenge, uid: plan.uid, boot_id: boot_id()? };
+    let envelope = wire::seal(plan, &binding, key.signing()).map_err(|e| {
+        Failure::new(Kind::Usage, format!("the plan of this session is too big: {e}"))
+    })?;
+    let digest_at = envelope.len() - wire::ENVELOPE_TAIL;
+    let digest: [u8; 32] = envelope
+        .get(digest_at..digest_at + 32)
+        .and_then(|bytes| bytes.try_into().ok())
+        .ok_or_else(|| Failure::new(Kind::Failed, "the envelope has no digest"))?;
+    Ok(Sealed { envelope, digest: Digest(digest) })
+}
+
+/// The kernel's boot id, so that no envelope outlives a boot.
+fn boot_id() -> Result<[u8; 16]> {
+    let path = Path::new("/proc/sys/kernel/random/boot_id");
+    let text = std::fs::read_to_string(path).context(|| format!("can't read {}", show(path)))?;
+    parse_boot_id(text.trim())
+        .ok_or_else(|| Failure::new(Kind::Failed, format!("can't understand {}", show(path))))
+}
+
+fn parse_boot_id(text: &str) -> Option<[u8; 16]> {
+    let digits: Vec<u8> = text
+        .bytes()
+        .filter(|b| *b != b'-')
+        .map(|b| char::from(b).to_digit(16).and_then(|d| u8::try_from(d).ok()))
+        .collect::<Option<_>>()?;
+    let bytes: Vec<u8> = digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect();
+    if digits.len() == 32 { bytes.try_into().ok() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_boot_id_is_sixteen_bytes_or_nothing() {
+        let id = parse_boot_id("00112233-4455-6677-8899-aabbccddeeff").unwrap();
+        assert_eq!(id[..3], [0x00, 0x11, 0x22]);
+        assert_eq!(id[15], 0xff);
+        assert_eq!(parse_boot_id("00112233"), None);
+        assert_eq!(parse_boot_id("zz112233-4455-6677-8899-aabbccddeeff"), None);
+        assert!(boot_id().is_ok());
+    }
+}
