@@ -1,0 +1,137 @@
+//! The event socket, read from the controller's end.
+
+use crate::error::{Context, Failure, Kind, Result};
+use landbox_shared::event::Event;
+use landbox_shared::limits;
+use landbox_shared::wire::{self, EventAssembler};
+use rustix::io::Errno;
+use rustix::net::{self, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags};
+use std::io::IoSliceMut;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Most descriptors beside one event: a pidfd and one per layer.
+const DESCRIPTORS: usize = 1 + limits::LAYERS;
+
+/// The controller's end of the event socket.
+#[derive(Debug)]
+pub struct EventSocket {
+    fd: OwnedFd,
+    assembler: EventAssembler,
+    descriptors: Vec<OwnedFd>,
+    packet: Vec<u8>,
+}
+
+/// What one look at the socket gave.
+#[derive(Debug)]
+pub enum Received {
+    /// A whole event and the descriptors that came with it.
+    Event(Event, Vec<OwnedFd>),
+    /// Nothing whole yet.
+    Pending,
+    /// Every process of the helper closed its end.
+    Closed,
+}
+
+impl EventSocket {
+    /// Wraps the controller's end.
+    pub fn new(fd: OwnedFd) -> Self {
+        let packet = vec![0; limits::PACKET_BYTES];
+        Self { fd, assembler: EventAssembler::default(), descriptors: Vec::new(), packet }
+    }
+
+    /// Takes what has arrived, without waiting, until one event is whole.
+    pub fn receive(&mut self) -> Result<Received> {
+        loop {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+            let mut control = RecvAncillaryBuffer::new(&mut space);
+            let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+            let message = net::recvmsg(
+                &self.fd,
+                &mut [IoSliceMut::new(&mut self.packet)],
+                &mut control,
+                flags,
+            );
+            let message = match message {
+                Ok(message) => message,
+                Err(Errno::AGAIN) => return Ok(Received::Pending),
+                Err(Errno::INTR) => continue,
+                // A helper that was killed with our envelope unread resets the connection.
+                Err(Errno::CONNRESET) => return Ok(Received::Closed),
+                Err(e) => return Err(e).context(|| "can't listen to the helper".into()),
+            };
+            for part in control.drain() {
+                if let RecvAncillaryMessage::ScmRights(fds) = part {
+                    self.descriptors.extend(fds);
+                }
+            }
+            if message.bytes == 0 {
+                return Ok(Received::Closed);
+            }
+            if self.descriptors.len() > DESCRIPTORS {
+                return Err(Failure::new(Kind::Failed, "the helper sent too many descriptors"));
+            }
+            let packet = self.packet.get(..message.bytes).unwrap_or_default();
+            let event = self
+                .assembler
+                .push(packet)
+                .context(|| "the helper says something that can't be understood".into())?;
+            if let Some(event) = event {
+                return Ok(Received::Event(event, std::mem::take(&mut self.descriptors)));
+            }
+        }
+    }
+
+    /// Lets the task start. The evidence must have been checked before.
+    pub fn release(&self) -> Result<()> {
+        net::send(&self.fd, wire::RELEASE, SendFlags::NOSIGNAL)
+            .context(|| "can't release the task".into())?;
+        Ok(())
+    }
+}
+
+impl AsFd for EventSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use landbox_shared::event::Status;
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    fn pair() -> (EventSocket, OwnedFd) {
+        let (ours, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .unwrap();
+        (EventSocket::new(ours), theirs)
+    }
+
+    #[test]
+    fn an_event_is_whole_only_when_its_last_packet_came() {
+        let (mut ours, theirs) = pair();
+        assert!(matches!(ours.receive().unwrap(), Received::Pending));
+        let packets = wire::event_packets(&Event::Exited(Status::Code(7))).unwrap();
+        let mut first = packets[0].clone();
+        let second = [&[1], &first[2..]].concat();
+        first.truncate(2);
+        first[0] = 0;
+        net::send(&theirs, &first, SendFlags::empty()).unwrap();
+        assert!(matches!(ours.receive().unwrap(), Received::Pending));
+        net::send(&theirs, &second, SendFlags::empty()).unwrap();
+        let Received::Event(Event::Exited(Status::Code(7)), _) = ours.receive().unwrap() else {
+            panic!("no event");
+        };
+        drop(theirs);
+        assert!(matches!(ours.receive().unwrap(), Received::Closed));
+    }
+
+    #[test]
+    fn nonsense_on_the_event_socket_is_an_error() {
+        let (mut ours, theirs) = pair();
+        net::send(&theirs, &[1, 250, 3, 4], SendFlags::empty()).unwrap();
+        assert!(ours.receive().is_err());
+    }
+}

@@ -1,0 +1,320 @@
+//! One launch: start the helper, seal the plan for it, judge its evidence, let the task go.
+
+mod events;
+mod spawn;
+mod verify;
+
+pub use events::{EventSocket, Received};
+
+use crate::error::{Context, Failure, Kind, Result};
+use crate::pty::signals::Signals;
+use crate::seal::{self, Key};
+use crate::session::store::show;
+use crate::ui::text::visible;
+use landbox_shared::digest::Digest;
+use landbox_shared::event::{self, Event, Stage};
+use landbox_shared::evidence::Evidence;
+use landbox_shared::exec::Exec;
+use landbox_shared::id::LayerId;
+use landbox_shared::plan::{Op, Plan};
+use landbox_shared::wire;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::process::Signal;
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+/// How long the helper may take to set a boundary up: a hundred starts at once on a slow machine stay far below it.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A boundary that stands, with a task that has not started yet.
+#[derive(Debug)]
+pub struct Launched {
+    /// The monitor.
+    pub child: Child,
+    /// Where events come from.
+    pub events: EventSocket,
+    /// A pidfd of the session's init.
+    pub init: OwnedFd,
+    /// The merged root of each layer.
+    pub merged: Vec<(LayerId, OwnedFd)>,
+    /// What the helper read back.
+    pub evidence: Evidence,
+    /// Its digest.
+    pub evidence_digest: Digest,
+}
+
+/// Why a launch did not come about. The helper and all it made are gone.
+#[derive(Debug)]
+pub enum Refusal {
+    /// The helper says which step failed.
+    Helper(event::Failure),
+    /// A signal arrived meanwhile.
+    Interrupted(Signal),
+    /// Anything else.
+    Other(Failure),
+}
+
+impl From<Failure> for Refusal {
+    fn from(failure: Failure) -> Self {
+        Self::Other(failure)
+    }
+}
+
+/// Sets the boundary of `plan` up. `folder` (`launches/<n>`) receives the envelope and the evidence.
+pub fn launch(
+    helper: &Path,
+    plan: &Plan,
+    exec_frame: &[u8],
+    stdio: [OwnedFd; 3],
+    key: &Key,
+    folder: &Path,
+    signals: &Signals,
+) -> Result<Launched, Refusal> {
+    let mut started = spawn::spawn(helper, stdio)?;
+    let result = handshake(&mut started, plan, exec_frame, key, folder, signals);
+    let spawn::Helper { mut child, frames, events } = started;
+    // The end of the frames tells the helper that nothing follows.
+    drop(frames);
+    match result {
+        Ok((evidence, evidence_digest, init, merged)) => {
+            Ok(Launched { child, events, init, merged, evidence, evidence_digest })
+        }
+        Err(refusal) => {
+            // The end of the channel ends the helper; waiting makes sure that nothing of it is left.
+            drop(events);
+            reap(&mut child);
+            Err(refusal)
+        }
+    }
+}
+
+/// Waits for the helper's end, and kills it where it does not come.
+pub fn reap(child: &mut Child) {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    let pid = rustix::process::Pid::from_child(child);
+    if let Ok(pidfd) = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) {
+        while let Some(limit) = remaining(deadline) {
+            let mut fds = [PollFd::new(&pidfd, PollFlags::IN)];
+            match rustix::event::poll(&mut fds, Some(&limit)) {
+                Err(rustix::io::Errno::INTR) => {}
+                Ok(_) | Err(_) => break,
+            }
+        }
+    }
+    if !matches!(child.try_wait(), Ok(Some(_))) {
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}
+
+fn remaining(deadline: Instant) -> Option<Timespec> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() { None } else { Timespec::try_from(left).ok() }
+}
+
+type Stands = (Evidence, Digest, OwnedFd, Vec<(LayerId, OwnedFd)>);
+
+fn handshake(
+    helper: &mut spawn::Helper,
+    plan: &Plan,
+    exec_frame: &[u8],
+    key: &Key,
+    folder: &Path,
+    signals: &Signals,
+) -> Result<Stands, Refusal> {
+    let deadline = Instant::now() + PATIENCE;
+    let (event, _) = wait(&mut helper.events, signals, deadline)?;
+    let challenge = match event {
+        Event::Challenge(challenge) => challenge,
+        Event::Failed(failure) => return Err(Refusal::Helper(failure)),
+        Event::Ready(_)
+        | Event::ExecFailed { .. }
+        | Event::Exited(_)
+        | Event::BoundaryLost { .. }
+        | Event::LinkLost => return Err(unexpected(&event)),
+    };
+    let sealed = seal::seal(plan, challenge, key)?;
+    make_folder(folder)?;
+    let path = folder.join("envelope");
+    std::fs::write(&path, &sealed.envelope).context(|| format!("can't write {}", show(&path)))?;
+    // A helper that refuses the envelope stops reading: what it says counts, not the broken pipe.
+    let sent = helper
+        .frames
+        .write_all(&sealed.envelope)
+        .and_then(|()| helper.frames.write_all(exec_frame));
+    let (event, descriptors) = match wait(&mut helper.events, signals, deadline) {
+        Ok(heard) => heard,
+        Err(Refusal::Other(_)) if sent.is_err() => {
+            return Err(sent
+                .context(|| "can't hand the helper its plan".into())
+                .map_or_else(Refusal::Other, |()| {
+                    Refusal::Other(Failure::new(Kind::Failed, "the helper is gone"))
+                }));
+        }
+        Err(refusal) => return Err(refusal),
+    };
+    let evidence = match event {
+        Event::Ready(evidence) => *evidence,
+        Event::Failed(failure) => return Err(Refusal::Helper(failure)),
+        Event::Challenge(_)
+        | Event::ExecFailed { .. }
+        | Event::Exited(_)
+        | Event::BoundaryLost { .. }
+        | Event::LinkLost => return Err(unexpected(&event)),
+    };
+    let stored = folder.join("evidence.json");
+    crate::session::store::write_json(&stored, &evidence, 0o600)?;
+    verify::check(plan, &sealed.digest, &evidence).map_err(|why| {
+        Refusal::Helper(event::Failure {
+            stage: Stage::Evidence,
+            errno: 0,
+            path: Vec::new(),
+            detail: format!("the boundary is not as asked for: {why}"),
+        })
+    })?;
+    let evidence_digest =
+        wire::evidence_digest(&evidence).context(|| "can't digest the evidence".into())?;
+    let layers: Vec<LayerId> = plan
+        .ops
+        .iter()
+        .filter_map(|op| if let Op::Layer(layer) = op { Some(layer.id.clone()) } else { None })
+        .collect();
+    if descriptors.len() != layers.len() + 1 {
+        return Err(Refusal::Other(Failure::new(
+            Kind::Failed,
+            format!(
+                "the helper sent {} descriptors where {} were due",
+                descriptors.len(),
+                layers.len() + 1
+            ),
+        )));
+    }
+    let mut descriptors = descriptors.into_iter();
+    let init = descriptors
+        .next()
+        .ok_or_else(|| Failure::new(Kind::Failed, "the helper sent no descriptor of init"))?;
+    Ok((evidence, evidence_digest, init, layers.into_iter().zip(descriptors).collect()))
+}
+
+fn make_folder(folder: &Path) -> Result<()> {
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)
+        .context(|| format!("can't make {}", show(folder)))
+}
+
+fn unexpected(event: &Event) -> Refusal {
+    let name = match event {
+        Event::Challenge(_) => "challenge",
+        Event::Ready(_) => "ready",
+        Event::ExecFailed { .. } => "exec failed",
+        Event::Exited(_) => "exited",
+        Event::Failed(_) => "failed",
+        Event::BoundaryLost { .. } => "boundary lost",
+        Event::LinkLost => "link lost",
+    };
+    Refusal::Other(Failure::new(Kind::Failed, format!("the helper said \"{name}\" out of order")))
+}
+
+/// The next event, or why there is none.
+fn wait(
+    events: &mut EventSocket,
+    signals: &Signals,
+    deadline: Instant,
+) -> Result<(Event, Vec<OwnedFd>), Refusal> {
+    loop {
+        match events.receive()? {
+            Received::Event(event, descriptors) => return Ok((event, descriptors)),
+            Received::Closed => {
+                return Err(Refusal::Other(
+                    Failure::new(Kind::Failed, "the helper ended without a word")
+                        .hint("landbox doctor says what this machine lacks"),
+                ));
+            }
+            Received::Pending => {}
+        }
+        let Some(limit) = remaining(deadline) else {
+            return Err(Refusal::Other(Failure::new(
+                Kind::Failed,
+                format!("the helper did not answer within {} seconds", PATIENCE.as_secs()),
+            )));
+        };
+        let mut fds = [
+            PollFd::new(events, PollFlags::IN),
+            PollFd::from_borrowed_fd(std::os::fd::AsFd::as_fd(signals), PollFlags::IN),
+        ];
+        match rustix::event::poll(&mut fds, Some(&limit)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(e) => {
+                return Err(Refusal::Other(Failure::new(
+                    Kind::Failed,
+                    format!("can't wait for the helper: {e}"),
+                )));
+            }
+        }
+        if let Some(signal) = signals.take().into_iter().find(|s| ends_a_launch(*s)) {
+            return Err(Refusal::Interrupted(signal));
+        }
+    }
+}
+
+fn ends_a_launch(signal: Signal) -> bool {
+    [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM].contains(&signal)
+}
+
+/// The exec frame of `exec` and the digest the plan must name.
+pub fn exec_frame(exec: &Exec) -> Result<(Vec<u8>, Digest)> {
+    wire::exec_frame(exec).map_err(|e| {
+        Failure::new(Kind::Usage, format!("the command line and the environment are too long: {e}"))
+            .hint("start it with a smaller environment")
+    })
+}
+
+/// What a failure of the helper means for the person at the terminal.
+pub fn explain(failure: &event::Failure) -> Failure {
+    let kind = match failure.stage {
+        Stage::Namespaces | Stage::Mount | Stage::Layer | Stage::Network | Stage::Start => {
+            Kind::Unavailable
+        }
+        Stage::Receive
+        | Stage::Verify
+        | Stage::Lock
+        | Stage::Confine
+        | Stage::Evidence
+        | Stage::Release
+        | Stage::Watch => Kind::Failed,
+    };
+    let mut text = format!(
+        "the boundary can't be made (stage {}): {}",
+        failure.stage,
+        visible(failure.detail.as_bytes())
+    );
+    if !failure.path.is_empty() {
+        text.push_str(": ");
+        text.push_str(&visible(&failure.path));
+    }
+    if failure.errno != 0 {
+        let error = std::io::Error::from_raw_os_error(failure.errno);
+        text.push_str(&format!(": {error}"));
+    }
+    let hint = match failure.stage {
+        Stage::Lock => "another launch holds the session; landbox ls shows it",
+        Stage::Layer => "try --overlay fuse; landbox doctor says what this machine lacks",
+        Stage::Start
+        | Stage::Receive
+        | Stage::Verify
+        | Stage::Namespaces
+        | Stage::Mount
+        | Stage::Network
+        | Stage::Confine
+        | Stage::Evidence
+        | Stage::Release
+        | Stage::Watch => "landbox doctor says what this machine lacks",
+    };
+    Failure::new(kind, text).hint(hint)
+}

@@ -1,0 +1,211 @@
+//! Judging the evidence: the task is released only where what the kernel says is what the plan asked for.
+
+use landbox_shared::digest::Digest;
+use landbox_shared::evidence::{Evidence, MountRecord, OwnerMap};
+use landbox_shared::path::AbsPath;
+use landbox_shared::plan::{Access, Op, Plan};
+use landbox_shared::policy::{Backend, MaskKind, Network};
+
+/// Namespaces every session has of its own; `net` joins them where the host's network is not shared.
+const NAMESPACES: [&str; 5] = ["user", "mnt", "pid", "ipc", "uts"];
+/// `Seccomp` of a task under a filter.
+const SECCOMP_FILTER: u8 = 2;
+
+/// Says what in `evidence` is not as `plan`, sealed as `envelope`, asked for.
+pub(super) fn check(plan: &Plan, envelope: &Digest, evidence: &Evidence) -> Result<(), String> {
+    let expect = |truth: bool, what: &str| if truth { Ok(()) } else { Err(what.to_owned()) };
+    expect(evidence.envelope_digest == *envelope, "it answers another envelope")?;
+    expect(evidence.policy_digest == plan.policy_digest, "it answers another policy")?;
+    expect(evidence.caps.is_empty(), "the task has capabilities")?;
+    expect(evidence.no_new_privs, "the task may gain privileges")?;
+    expect(
+        evidence.seccomp_mode == SECCOMP_FILTER && evidence.seccomp_filters > 0,
+        "the task has no system-call filter",
+    )?;
+    expect(evidence.seccomp_profile == plan.seccomp, "the system-call filter is another one")?;
+    expect(evidence.propagation_private, "host mounts could appear inside")?;
+    expect(evidence.network == plan.network, "the network is another one")?;
+    match evidence.owner_map {
+        OwnerMap::Single => {}
+        OwnerMap::Full => expect(plan.uid == 0, "ids of others are mapped")?,
+    }
+    namespaces(plan, evidence)?;
+    layers(plan, evidence)?;
+    plan.ops.iter().try_for_each(|op| mount(op, &evidence.mounts))
+}
+
+fn namespaces(plan: &Plan, evidence: &Evidence) -> Result<(), String> {
+    let own = |kind: &str| {
+        let mut named = evidence.namespaces.iter().filter(|ns| ns.kind == kind);
+        matches!((named.next(), named.next()), (Some(ns), None) if ns.own)
+    };
+    if let Some(shared) = NAMESPACES.into_iter().find(|kind| !own(kind)) {
+        return Err(format!("the {shared} namespace is not the session's own"));
+    }
+    match plan.network {
+        Network::Host => Ok(()),
+        Network::None if own("net") => Ok(()),
+        Network::None => Err("the net namespace is not the session's own".into()),
+    }
+}
+
+fn layers(plan: &Plan, evidence: &Evidence) -> Result<(), String> {
+    let mut found = evidence.layers.iter();
+    for op in &plan.ops {
+        let Op::Layer(layer) = op else { continue };
+        match found.next() {
+            Some(record) if record.id == layer.id && record.backend == layer.backend => {}
+            Some(record) if record.id == layer.id => {
+                return Err(format!("layer {} is written by another back end", layer.id));
+            }
+            Some(_) | None => return Err(format!("layer {} is missing", layer.id)),
+        }
+    }
+    match found.next() {
+        Some(extra) => Err(format!("layer {} was not asked for", extra.id)),
+        None => Ok(()),
+    }
+}
+
+fn mount(op: &Op, mounts: &[MountRecord]) -> Result<(), String> {
+    let at = |target: &AbsPath, fits: &dyn Fn(&MountRecord) -> bool| {
+        if mounts.iter().any(|m| m.mount_point == *target && fits(m)) {
+            Ok(())
+        } else {
+            Err(format!("the mount on {target} is missing or not as asked for"))
+        }
+    };
+    let option = |m: &MountRecord, name: &str| m.options.split(',').any(|o| o == name);
+    let access = |m: &MountRecord, access: Access| match access {
+        Access::ReadOnly => option(m, "ro"),
+        Access::ReadWrite => true,
+    };
+    let fixed = |path: &str| AbsPath::new(path).map_err(|e| e.to_string());
+    match op {
+        Op::Root => at(&fixed("/")?, &|m| option(m, "ro") && option(m, "nosuid")),
+        Op::Proc => at(&fixed("/proc")?, &|m| m.fs_type == "proc"),
+        Op::Dev { .. } => at(&fixed("/dev")?, &|_| true),
+        Op::Tmpfs { target, .. } => at(target, &|m| m.fs_type == "tmpfs"),
+        Op::Private { target, access: wanted, .. } | Op::Bind { target, access: wanted, .. } => {
+            at(target, &|m| access(m, *wanted))
+        }
+        Op::Layer(layer) => at(&layer.target, &|m| match layer.backend {
+            Backend::Kernel => m.fs_type == "overlay",
+            Backend::Fuse => m.fs_type.starts_with("fuse"),
+        }),
+        Op::Mask { target, kind } => match kind {
+            MaskKind::Dir | MaskKind::File => at(target, &|m| option(m, "ro")),
+            // There is nothing to mount on: an overlay over the nearest existing folder holds the name hidden.
+            MaskKind::Missing => Ok(()),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use landbox_shared::evidence::{CapSets, HelperMode, LayerRecord, Namespace};
+    use landbox_shared::id::{LayerId, SessionId};
+    use landbox_shared::plan::{LayerOp, Stdio};
+    use landbox_shared::policy::SeccompProfile;
+
+    fn abs(path: &str) -> AbsPath {
+        AbsPath::new(path).unwrap()
+    }
+
+    fn plan() -> Plan {
+        Plan {
+            session: SessionId::new("abcdefghij").unwrap(),
+            policy_digest: Digest([1; 32]),
+            session_dir: abs("/state/sessions/abcdefghij"),
+            launch: 1,
+            uid: 1000,
+            gid: 1000,
+            stdio: [Stdio::Pipe; 3],
+            cwd: abs("/p"),
+            network: Network::None,
+            seccomp: SeccompProfile::Base,
+            exec_digest: Digest([3; 32]),
+            ops: vec![
+                Op::Root,
+                Op::Layer(LayerOp {
+                    id: LayerId::new("project").unwrap(),
+                    target: abs("/p"),
+                    backend: Backend::Kernel,
+                    masks: Vec::new(),
+                }),
+                Op::Bind { source: abs("/r"), target: abs("/r"), access: Access::ReadOnly },
+            ],
+        }
+    }
+
+    fn evidence() -> Evidence {
+        let record = |path: &str, fs_type: &str, options: &str| MountRecord {
+            mount_point: abs(path),
+            fs_type: fs_type.into(),
+            options: options.into(),
+            device: "0:1".into(),
+        };
+        let namespace = |kind: &str| Namespace { kind: kind.into(), inode: 7, own: true };
+        Evidence {
+            helper_version: "0".into(),
+            mode: HelperMode::Unprivileged,
+            policy_digest: Digest([1; 32]),
+            envelope_digest: Digest([2; 32]),
+            namespaces: ["user", "mnt", "pid", "ipc", "uts", "net"].map(namespace).into(),
+            owner_map: OwnerMap::Single,
+            second_user_namespace: true,
+            mounts: vec![
+                record("/", "ext4", "ro,nosuid,relatime"),
+                record("/p", "overlay", "rw,relatime"),
+                record("/r", "ext4", "ro,nosuid"),
+            ],
+            mount_table_digest: Digest([4; 32]),
+            mount_count: 3,
+            propagation_private: true,
+            caps: CapSets { effective: 0, permitted: 0, inheritable: 0, bounding: 0, ambient: 0 },
+            no_new_privs: true,
+            seccomp_mode: 2,
+            seccomp_filters: 1,
+            seccomp_profile: SeccompProfile::Base,
+            landlock_abi: 6,
+            network: Network::None,
+            layers: vec![LayerRecord {
+                id: LayerId::new("project").unwrap(),
+                backend: Backend::Kernel,
+            }],
+        }
+    }
+
+    #[test]
+    fn evidence_that_fits_the_plan_is_accepted() {
+        check(&plan(), &Digest([2; 32]), &evidence()).unwrap();
+    }
+
+    #[test]
+    fn every_single_deviation_is_refused() {
+        type Deviation = (&'static str, fn(&mut Evidence));
+        let deviations: [Deviation; 15] = [
+            ("envelope", |e| e.envelope_digest = Digest([9; 32])),
+            ("policy", |e| e.policy_digest = Digest([9; 32])),
+            ("capability", |e| e.caps.bounding = 1),
+            ("privileges", |e| e.no_new_privs = false),
+            ("filter mode", |e| e.seccomp_mode = 0),
+            ("filter count", |e| e.seccomp_filters = 0),
+            ("propagation", |e| e.propagation_private = false),
+            ("network", |e| e.network = Network::Host),
+            ("owner map", |e| e.owner_map = OwnerMap::Full),
+            ("shared pid", |e| e.namespaces[2].own = false),
+            ("no net", |e| e.namespaces.truncate(5)),
+            ("back end", |e| e.layers[0].backend = Backend::Fuse),
+            ("no layer", |e| e.layers.clear()),
+            ("writable root", |e| e.mounts[0].options = "rw,nosuid".into()),
+            ("mount gone", |e| e.mounts.truncate(2)),
+        ];
+        for (what, change) in deviations {
+            let mut evidence = evidence();
+            change(&mut evidence);
+            assert!(check(&plan(), &Digest([2; 32]), &evidence).is_err(), "{what}");
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! The caller's terminal: raw while the task runs, and as it was on any exit.
+
+use rustix::fd::BorrowedFd;
+use rustix::io;
+use rustix::process::Signal;
+use rustix::termios::{self, LocalModes, OptionalActions, Termios};
+use std::sync::{Mutex, Once};
+
+/// What to put back, for every way this process may end (a panic aborts in release builds, so that no destructor runs).
+static SAVED: Mutex<Option<Termios>> = Mutex::new(None);
+static HOOK: Once = Once::new();
+
+/// The terminal of the caller, found behind one of descriptors 0 to 2.
+#[derive(Debug)]
+pub struct Terminal {
+    fd: BorrowedFd<'static>,
+    initial: Termios,
+    shared: bool,
+    keyboard_is_stdin: bool,
+}
+
+fn stdio() -> [BorrowedFd<'static>; 3] {
+    [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()]
+}
+
+fn is_pipe(fd: BorrowedFd<'_>) -> bool {
+    rustix::fs::fstat(fd).is_ok_and(|st| rustix::fs::FileType::from_raw_mode(st.st_mode).is_fifo())
+}
+
+impl Terminal {
+    /// The terminal of the caller, if one of descriptors 0 to 2 is one.
+    pub fn find() -> Option<Self> {
+        let fd = stdio().into_iter().find(|fd| termios::isatty(fd))?;
+        let initial = termios::tcgetattr(fd).ok()?;
+        let keyboard_is_stdin = termios::isatty(stdio()[0]);
+        // In a pipeline another program may be using the same terminal (`| less`, `ssh .. |`).
+        let shared = is_pipe(stdio()[0]) || is_pipe(stdio()[1]);
+        Some(Self { fd, initial, shared, keyboard_is_stdin })
+    }
+
+    /// The descriptor of the terminal.
+    pub(super) fn fd(&self) -> BorrowedFd<'static> {
+        self.fd
+    }
+
+    /// Where its output goes: the first of standard output, error and input that is a terminal.
+    pub(super) fn screen(&self) -> BorrowedFd<'static> {
+        let [stdin, stdout, stderr] = stdio();
+        [stdout, stderr, stdin].into_iter().find(|fd| termios::isatty(fd)).unwrap_or(self.fd)
+    }
+
+    /// Whether the terminal is used together with other programs of a pipeline, so that it must be asked again and
+    /// again whose turn it is.
+    pub(super) fn is_shared(&self) -> bool {
+        self.shared
+    }
+
+    /// Gives the task's terminal the settings and the size of the caller's.
+    pub(super) fn dress(&self, slave: impl rustix::fd::AsFd) -> io::Result<()> {
+        termios::tcsetattr(&slave, OptionalActions::Now, &self.initial)?;
+        self.resize(slave)
+    }
+
+    /// Gives the task's terminal the size of the caller's. The kernel tells the foreground job inside.
+    pub(super) fn resize(&self, task: impl rustix::fd::AsFd) -> io::Result<()> {
+        termios::tcsetwinsize(task, termios::tcgetwinsize(self.fd)?)
+    }
+
+    /// Whether this process may use the terminal. In the background the kernel would stop it for trying.
+    pub(super) fn is_foreground(&self) -> bool {
+        // An error means that it is not our controlling terminal: then job control does not apply.
+        termios::tcgetpgrp(self.fd).map_or(true, |group| group == rustix::process::getpgrp())
+    }
+
+    /// Whether keys are to be forwarded now; sets the terminal raw or back accordingly. `task` is the task's terminal.
+    pub(super) fn turn(&self, task: impl rustix::fd::AsFd) -> bool {
+        if !self.is_foreground() {
+            return false;
+        }
+        if !self.shared {
+            self.raw();
+            return true;
+        }
+        // A full-screen program or a password prompt inside wants keys, unechoed: no other program of the pipeline can
+        // want them at the same time. Otherwise the terminal stays as it is, and lines go inside where our standard
+        // input is the terminal and nobody else has taken it over.
+        let wants = |t: &Termios| !t.local_modes.contains(LocalModes::ICANON | LocalModes::ECHO);
+        if termios::tcgetattr(task).is_ok_and(|inner| wants(&inner)) {
+            self.raw();
+            return true;
+        }
+        restore();
+        let canonical = |t: Termios| t.local_modes.contains(LocalModes::ICANON);
+        self.keyboard_is_stdin && termios::tcgetattr(self.fd).is_ok_and(canonical)
+    }
+
+    fn raw(&self) {
+        let Ok(mut saved) = SAVED.lock() else { return };
+        if saved.is_some() {
+            return;
+        }
+        let Ok(now) = termios::tcgetattr(self.fd) else { return };
+        let mut raw = now.clone();
+        raw.make_raw();
+        HOOK.call_once(|| {
+            let before = std::panic::take_hook();
+            std::panic::set_hook(Box::new(move |info| {
+                restore();
+                before(info);
+            }));
+        });
+        if termios::tcsetattr(self.fd, OptionalActions::Now, &raw).is_ok() {
+            *saved = Some(now);
+        }
+    }
+
+    /// Stops this process as the shell's job control wants it, with the terminal as it was.
+    pub(super) fn suspend(&self) {
+        restore();
+        stop();
+    }
+}
+
+/// Puts the terminal back. Does nothing where it is as it was.
+pub(super) fn restore() {
+    // From the panic hook the lock may be held by the very thread that panicked.
+    let Ok(mut saved) = SAVED.try_lock() else { return };
+    let Some(termios) = saved.take() else { return };
+    if let Some(fd) = stdio().into_iter().find(|fd| termios::isatty(fd)) {
+        let foreground =
+            termios::tcgetpgrp(fd).map_or(true, |group| group == rustix::process::getpgrp());
+        if foreground {
+            let _ = termios::tcsetattr(fd, OptionalActions::Now, &termios);
+        }
+    }
+}
+
+/// Stops this process until somebody continues it.
+pub(super) fn stop() {
+    let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
+}
+
+/// Forgets what was saved, if a shell has set the terminal up anew while this process was stopped.
+pub(super) fn forget() {
+    let Some(fd) = stdio().into_iter().find(|fd| termios::isatty(fd)) else { return };
+    let ours = termios::tcgetattr(fd)
+        .is_ok_and(|now| !now.local_modes.intersects(LocalModes::ICANON | LocalModes::ISIG));
+    if !ours && let Ok(mut saved) = SAVED.lock() {
+        *saved = None;
+    }
+}
+
+/// Puts the terminal back when it goes out of scope.
+#[derive(Debug)]
+pub(super) struct Restore;
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        restore();
+    }
+}
