@@ -9,6 +9,7 @@ pub mod document;
 pub mod error;
 pub mod land;
 pub mod launch;
+pub mod overlay;
 pub mod pty;
 pub mod seal;
 pub mod session;

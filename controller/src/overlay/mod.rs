@@ -1,0 +1,4 @@
+//! The layers on disk: making their folders, reading the marks in them, removing them.
+
+pub mod prepare;
+pub mod remove;
