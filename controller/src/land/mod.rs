@@ -3,3 +3,4 @@
 pub mod card;
 pub mod changeset;
 pub mod kind;
+pub mod patch;
