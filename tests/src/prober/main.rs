@@ -1,0 +1,87 @@
+//! Looks at a session from the inside. Static, so that it runs whatever the session shows. Prints one JSON document.
+//!
+//! ```text
+//! prober facts                              what this process can see of itself and its world
+//! prober calls                              what the system-call filters say
+//! prober write SCRATCH PATH..               every way of changing each path
+//! prober attack ATTACK.json                 everything there is: see `Attack`
+//! ```
+
+mod calls;
+mod facts;
+mod files;
+mod sys;
+mod world;
+
+use landbox_tests::probe::{Attack, Attempt};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// What was tried and how it ended.
+#[derive(Default)]
+struct Log {
+    attempts: Vec<Attempt>,
+}
+
+impl Log {
+    fn add(&mut self, way: &str, on: &str, result: Result<i64, i32>) {
+        self.add_number(way, on, result.err().unwrap_or(0));
+    }
+
+    fn add_number(&mut self, way: &str, on: &str, errno: i32) {
+        self.attempts.push(Attempt { way: way.to_owned(), on: on.to_owned(), errno });
+    }
+}
+
+fn attack(attack: &Attack) -> Vec<Attempt> {
+    let mut log = Log::default();
+    // Mounts and namespaces first, while the targets are still there to be mounted over.
+    world::descriptors(&mut log);
+    world::kernel(&mut log);
+    world::sockets(&mut log, &attack.sockets, &attack.abstract_sockets, &attack.fifos);
+    world::mounts(&mut log, &attack.targets);
+    world::namespaces(&mut log, &attack.targets, &attack.scratch);
+    for target in &attack.targets {
+        files::write_every_way(&mut log, target, &attack.scratch);
+    }
+    // Last: signals end what they reach.
+    world::processes(&mut log, &attack.pids, &attack.host_pid_namespace);
+    log.attempts
+}
+
+fn document(args: &[String]) -> Option<Result<Vec<u8>, serde_json::Error>> {
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let mut log = Log::default();
+    match args.as_slice() {
+        ["facts"] => return Some(serde_json::to_vec(&facts::facts())),
+        ["calls"] => calls::calls(&mut log),
+        ["write", scratch, targets @ ..] => {
+            for target in targets {
+                files::write_every_way(&mut log, &PathBuf::from(target), Path::new(scratch));
+            }
+        }
+        ["attack", file] => {
+            let text = std::fs::read(file).ok()?;
+            let plan: Attack = serde_json::from_slice(&text).ok()?;
+            log.attempts = attack(&plan);
+        }
+        _ => return None,
+    }
+    Some(serde_json::to_vec(&log.attempts))
+}
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match document(&args) {
+        Some(Ok(mut json)) => {
+            json.push(b'\n');
+            match std::io::stdout().write_all(&json) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(_) => ExitCode::from(3),
+            }
+        }
+        Some(Err(_)) => ExitCode::from(3),
+        None => ExitCode::from(2),
+    }
+}

@@ -1,0 +1,306 @@
+//! Running `landbox` as a person would: with an environment of its own, as the session's user, with every kind of stdin,
+//! stdout and stderr.
+
+use crate::place::Place;
+use crate::procs;
+use crate::terminal::Terminal;
+use crate::world::{self, Who};
+use serde::de::DeserializeOwned;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// A command that was not started yet.
+#[derive(Debug)]
+pub struct Run {
+    args: Vec<OsString>,
+    env: Vec<(OsString, OsString)>,
+    cwd: PathBuf,
+    ids: Option<(u32, u32)>,
+    stdin: Input,
+    stderr: Option<File>,
+    prefix: Option<String>,
+    limit: Duration,
+}
+
+#[derive(Debug)]
+enum Input {
+    Null,
+    Bytes(Vec<u8>),
+    Open,
+    File(File),
+}
+
+impl Run {
+    pub(crate) fn new<S: AsRef<OsStr>>(place: &Place, args: impl IntoIterator<Item = S>) -> Self {
+        let ids = place.world.ids();
+        let user = match place.world.who {
+            Who::User => "tester",
+            Who::Root => "root",
+        };
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let env: [(&str, &OsStr); 5] = [
+            ("HOME", place.home.as_ref()),
+            ("PATH", &path),
+            ("USER", user.as_ref()),
+            ("TERM", "xterm-256color".as_ref()),
+            ("LANG", "C.UTF-8".as_ref()),
+        ];
+        Self {
+            args: args.into_iter().map(|a| a.as_ref().to_owned()).collect(),
+            env: env.map(|(k, v)| (k.into(), v.into())).into(),
+            cwd: place.project.clone(),
+            ids: world::is_root().then_some(ids),
+            stdin: Input::Null,
+            stderr: None,
+            prefix: None,
+            limit: Duration::from_secs(60),
+        }
+    }
+
+    /// Adds arguments.
+    pub fn args<S: AsRef<OsStr>>(&mut self, args: impl IntoIterator<Item = S>) -> &mut Self {
+        self.args.extend(args.into_iter().map(|a| a.as_ref().to_owned()));
+        self
+    }
+
+    /// Sets a variable of the environment.
+    pub fn env(&mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> &mut Self {
+        self.env.retain(|(n, _)| n != name.as_ref());
+        self.env.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
+        self
+    }
+
+    /// Starts in another folder than the project.
+    pub fn cwd(&mut self, path: impl AsRef<Path>) -> &mut Self {
+        self.cwd = path.as_ref().to_owned();
+        self
+    }
+
+    /// Feeds stdin from a pipe.
+    pub fn stdin(&mut self, bytes: impl Into<Vec<u8>>) -> &mut Self {
+        self.stdin = Input::Bytes(bytes.into());
+        self
+    }
+
+    /// Leaves stdin a pipe that stays open while the command runs.
+    pub fn stdin_open(&mut self) -> &mut Self {
+        self.stdin = Input::Open;
+        self
+    }
+
+    /// Gives an open file as stdin.
+    pub fn stdin_file(&mut self, file: File) -> &mut Self {
+        self.stdin = Input::File(file);
+        self
+    }
+
+    /// Gives an open file as stderr.
+    pub fn stderr_file(&mut self, file: File) -> &mut Self {
+        self.stderr = Some(file);
+        self
+    }
+
+    /// Runs shell commands first, in the process that becomes `landbox`: `exec 7<>file`, `ulimit`, `umask`.
+    pub fn prefix(&mut self, script: &str) -> &mut Self {
+        self.prefix = Some(script.to_owned());
+        self
+    }
+
+    /// How long it may take before it is killed and the test fails.
+    pub fn limit(&mut self, seconds: u64) -> &mut Self {
+        self.limit = Duration::from_secs(seconds);
+        self
+    }
+
+    /// The command for the standard library; `leader` words come before it.
+    pub(crate) fn command(&self, leader: &[&str]) -> Command {
+        let program = world::bin("landbox");
+        let mut words: Vec<OsString> = leader.iter().map(Into::into).collect();
+        if let Some(script) = &self.prefix {
+            let line = format!("{script}\nexec \"$0\" \"$@\"");
+            words.extend(["bash".into(), "-c".into(), line.into()]);
+        }
+        words.push(program.into());
+        words.extend(self.args.iter().cloned());
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).env_clear().envs(self.env.iter().cloned());
+        command.current_dir(&self.cwd);
+        if let Some((uid, gid)) = self.ids {
+            command.uid(uid).gid(gid);
+        }
+        command
+    }
+
+    /// Starts it and comes back at once.
+    pub fn start(&mut self) -> Live {
+        let mut command = self.command(&[]);
+        let (stdin, feed) = match std::mem::replace(&mut self.stdin, Input::Null) {
+            Input::Null => (Stdio::null(), None),
+            Input::Bytes(bytes) => (Stdio::piped(), Some(bytes)),
+            Input::Open => (Stdio::piped(), None),
+            Input::File(file) => (file.into(), None),
+        };
+        command.stdin(stdin).stdout(Stdio::piped());
+        command.stderr(self.stderr.take().map_or_else(Stdio::piped, Into::into));
+        let mut child = command.spawn().unwrap_or_else(|e| panic!("can't start {command:?}: {e}"));
+        let feeder = feed.map(|bytes| {
+            let mut pipe = child.stdin.take().unwrap();
+            // A command that doesn't read all of its input is no failure of the harness.
+            std::thread::spawn(move || drop(pipe.write_all(&bytes)))
+        });
+        Live {
+            stdout: child.stdout.take().map(drain),
+            stderr: child.stderr.take().map(drain),
+            feeder,
+            what: format!("{command:?}"),
+            limit: self.limit,
+            child,
+        }
+    }
+
+    /// Runs it to its end.
+    pub fn output(&mut self) -> Out {
+        self.start().wait()
+    }
+
+    /// Runs it on a terminal of its own.
+    pub fn terminal(&mut self, columns: u16, rows: u16) -> Terminal {
+        Terminal::start(self, columns, rows)
+    }
+
+    pub(crate) fn owner(&self) -> Option<u32> {
+        self.ids.map(|(uid, _)| uid)
+    }
+}
+
+fn drain(mut pipe: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // An error is an end: what was read so far counts.
+        let _ = pipe.read_to_end(&mut bytes);
+        bytes
+    })
+}
+
+/// A command that runs.
+#[derive(Debug)]
+pub struct Live {
+    child: Child,
+    stdout: Option<JoinHandle<Vec<u8>>>,
+    stderr: Option<JoinHandle<Vec<u8>>>,
+    feeder: Option<JoinHandle<()>>,
+    what: String,
+    limit: Duration,
+}
+
+impl Live {
+    /// Its process number.
+    pub fn pid(&self) -> i32 {
+        self.child.id().try_into().unwrap()
+    }
+
+    /// Writes to an open stdin.
+    pub fn write(&mut self, bytes: &[u8]) {
+        self.child.stdin.as_mut().unwrap().write_all(bytes).unwrap();
+    }
+
+    /// Closes an open stdin.
+    pub fn close_stdin(&mut self) {
+        self.child.stdin = None;
+    }
+
+    /// Waits for its end; kills it and fails the test when that takes too long.
+    pub fn wait(mut self) -> Out {
+        self.close_stdin();
+        self.wait_open()
+    }
+
+    /// Waits for its end without closing stdin.
+    pub fn wait_open(mut self) -> Out {
+        let end = Instant::now() + self.limit;
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            if Instant::now() > end {
+                let tree = procs::descendants(self.pid());
+                let _ = self.child.kill();
+                procs::kill_all(&tree);
+                panic!(
+                    "took longer than {:?}: {}\nits processes: {tree:#?}",
+                    self.limit, self.what
+                );
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        };
+        if let Some(feeder) = self.feeder {
+            feeder.join().unwrap();
+        }
+        let join =
+            |h: Option<JoinHandle<Vec<u8>>>| h.map(|h| h.join().unwrap()).unwrap_or_default();
+        Out { status, stdout: join(self.stdout), stderr: join(self.stderr), what: self.what }
+    }
+}
+
+/// How a command ended and what it said.
+#[derive(Debug)]
+pub struct Out {
+    /// Its exit status.
+    pub status: ExitStatus,
+    /// Its stdout.
+    pub stdout: Vec<u8>,
+    /// Its stderr.
+    pub stderr: Vec<u8>,
+    what: String,
+}
+
+impl Out {
+    /// Exit code, or 1000 + the signal that ended it.
+    pub fn code(&self) -> i32 {
+        self.status.code().unwrap_or_else(|| 1000 + self.status.signal().unwrap_or(0))
+    }
+
+    /// Fails the test unless the exit code is `code`.
+    #[track_caller]
+    pub fn expect(self, code: i32) -> Self {
+        assert_eq!(
+            self.code(),
+            code,
+            "exit code of {}\nstdout: {}\nstderr: {}",
+            self.what,
+            self.text(),
+            self.errors()
+        );
+        self
+    }
+
+    /// Fails the test unless it succeeded.
+    #[track_caller]
+    pub fn ok(self) -> Self {
+        self.expect(0)
+    }
+
+    /// Its stdout as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.stdout).into_owned()
+    }
+
+    /// Its stderr as text.
+    pub fn errors(&self) -> String {
+        String::from_utf8_lossy(&self.stderr).into_owned()
+    }
+
+    /// Its stdout as a document.
+    #[track_caller]
+    pub fn json<T: DeserializeOwned>(&self) -> T {
+        serde_json::from_slice(&self.stdout).unwrap_or_else(|e| {
+            panic!("no document from {}: {e}\n{}\n{}", self.what, self.text(), self.errors())
+        })
+    }
+}
