@@ -5,11 +5,15 @@
 #![forbid(unsafe_code)]
 
 pub mod cli;
+pub mod config;
 pub mod document;
 pub mod error;
+pub mod host;
 pub mod land;
 pub mod launch;
 pub mod overlay;
+pub mod plan;
+pub mod policy;
 pub mod pty;
 pub mod seal;
 pub mod session;

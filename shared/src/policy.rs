@@ -25,13 +25,13 @@ pub struct Policy {
     pub layers: Vec<LayerPolicy>,
     /// Paths that show as empty. They win over everything else.
     pub masks: Vec<Mask>,
-    /// Paths the owner wants read-only, as written (tilde expanded).
+    /// Paths the owner wants read-only, canonical, and mounts that can have no layer.
     pub read_only: Vec<AbsPath>,
-    /// Paths that are the real thing, read-write: `authPaths` and `--auth`.
+    /// Paths that are the real thing, read-write, canonical: `authPaths` and `--auth`.
     pub auth: Vec<AbsPath>,
     /// Credential files kept in step through the merged view, at their declared place.
     pub credentials: Vec<AbsPath>,
-    /// Folders below `/run` that hold executables the CLI needs, shown read-only.
+    /// Folders through `/run` that hold executables the CLI needs, as `PATH` spells them; shown read-only.
     pub run_folders: Vec<AbsPath>,
     /// What the session may reach over the network.
     pub network: Network,
@@ -39,7 +39,7 @@ pub struct Policy {
     pub seccomp: SeccompProfile,
     /// Environment variables of the bot, in order.
     pub env: Vec<(String, String)>,
-    /// Names removed from the caller's environment.
+    /// Names removed from the caller's environment; a trailing `*` stands for any ending.
     pub env_removed: Vec<String>,
 }
 

@@ -1,0 +1,114 @@
+//! What a policy meets at one launch: everything that may differ from one launch to the next.
+
+use super::files::{self, Kind};
+use super::run::{self, Shown, is_in_run};
+use super::{Facts, Mount, read, sockets, ssh, storage};
+use crate::error::Result;
+use landbox_shared::path::AbsPath;
+use landbox_shared::policy::Policy;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Folders of the host that a session never sees: it gets its own, empty ones.
+pub const PRIVATE: &[&str] = &["/tmp", "/var/tmp", "/run", "/dev"];
+
+/// The facts of one launch.
+#[derive(Clone, Debug, Default)]
+pub struct LaunchView {
+    /// What links of `/etc` need from `/run`.
+    pub etc: Vec<Shown>,
+    /// The policy's folders below `/run`, as they lie now.
+    pub run_folders: Vec<Shown>,
+    /// Bound sockets that are there and that the caller can reach.
+    pub sockets: Vec<AbsPath>,
+    /// ssh's included files, where a session would see them as nobody's.
+    pub ssh: ssh::SshFiles,
+    /// The policy's read-only paths, auth paths and layer targets, with what is there now.
+    pub kinds: Vec<(AbsPath, Kind)>,
+    /// Every mount of this namespace.
+    pub mounts: Vec<Mount>,
+    /// This program, where its file is still there.
+    pub exe: Option<AbsPath>,
+    /// The canonical `/var/tmp`, unless it is `/tmp` by another name.
+    pub var_tmp: Option<AbsPath>,
+    /// `HOME` for the task: as the caller wrote it where that leads to the home folder inside too.
+    pub home: OsString,
+    /// `PWD` for the task: as the caller wrote it where that leads to the project inside too.
+    pub pwd: OsString,
+}
+
+impl LaunchView {
+    /// Asks the kernel what `policy` meets now.
+    pub fn gather(policy: &Policy, facts: &Facts) -> Result<Self> {
+        let files = &facts.files;
+        let mut run_folders: Vec<Shown> =
+            policy.run_folders.iter().flat_map(|p| run::shown_again(files, p.as_path())).collect();
+        run_folders.sort();
+        run_folders.dedup();
+        let kinds = policy
+            .read_only
+            .iter()
+            .chain(&policy.auth)
+            .chain(policy.layers.iter().map(|layer| &layer.target))
+            .map(|path| (path.clone(), files::kind_of(path.as_path())))
+            .collect();
+        let spelled = |text: Option<OsString>, wanted: &AbsPath| {
+            text.filter(|text| leads_inside(facts, text, wanted))
+                .unwrap_or_else(|| wanted.as_path().into())
+        };
+        Ok(Self {
+            etc: run::needed_by_etc(files),
+            run_folders,
+            sockets: reachable_sockets(facts)?,
+            // Root maps every id, so it sees root's files as root's.
+            ssh: if facts.uid == 0 { ssh::SshFiles::default() } else { ssh::gather(files) },
+            kinds,
+            mounts: facts.mounts.clone(),
+            exe: Some(facts.exe.clone()).filter(|exe| files::kind_of(exe.as_path()) == Kind::File),
+            var_tmp: files
+                .locate(Path::new("/var/tmp"))
+                .filter(|at| at.kind == Kind::Dir && at.path.as_bytes() != b"/tmp")
+                .map(|at| at.path),
+            home: spelled(Some(facts.home_spelled.clone().into_os_string()), &policy.home),
+            pwd: spelled(std::env::var_os("PWD"), &policy.project),
+        })
+    }
+}
+
+/// Whether `text` is a spelling of `wanted` that holds inside: no link on the way lies in a folder that is private.
+fn leads_inside(facts: &Facts, text: &std::ffi::OsStr, wanted: &AbsPath) -> bool {
+    // `..` after a link, or a doubled slash, would be a PWD that shells refuse.
+    let Ok(spelled) = AbsPath::new(text.as_bytes()) else { return false };
+    facts
+        .files
+        .locate(spelled.as_path())
+        .is_some_and(|at| at.path == *wanted && !at.hops.iter().any(|hop| is_private(&hop.link)))
+}
+
+/// Whether the host's `path` is replaced by a private folder inside.
+pub fn is_private(path: &AbsPath) -> bool {
+    PRIVATE.iter().any(|private| {
+        path.as_bytes()
+            .strip_prefix(private.as_bytes())
+            .is_some_and(|r| r.is_empty() || r[0] == b'/')
+    })
+}
+
+fn reachable_sockets(facts: &Facts) -> Result<Vec<AbsPath>> {
+    let mut found = sockets::parse(&read("/proc/net/unix")?);
+    // A socket bound in another network namespace is in no table of ours, but a mount of one shows itself.
+    let is_local =
+        |m: &&Mount| m.root != b"/" && !storage::may_hang(&m.fs_type) && !is_in_run(&m.point);
+    found.extend(facts.mounts.iter().filter(is_local).map(|m| m.point.clone()));
+    // The table names sockets by the path their owner bound, which may lead through links.
+    let mut found: Vec<AbsPath> = found
+        .iter()
+        .filter_map(|path| facts.files.locate(path.as_path()))
+        .filter(|at| at.kind == Kind::Socket)
+        .map(|at| at.path)
+        .collect();
+    found.sort();
+    found.dedup();
+    Ok(found)
+}

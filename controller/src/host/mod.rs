@@ -1,0 +1,187 @@
+//! Facts about this machine: the one place of the controller that asks the kernel where things are.
+//!
+//! [`Facts`] are gathered once a command; everything after takes them as arguments.
+
+pub mod files;
+mod launch;
+pub mod mounts;
+pub mod run;
+pub mod sockets;
+pub mod ssh;
+pub mod storage;
+
+pub use files::{Files, Kind, Located};
+pub use launch::{LaunchView, PRIVATE, is_private};
+pub use mounts::Mount;
+pub use run::Shown;
+pub use storage::{Fuse, UpperSupport};
+
+use crate::error::{Context, Failure, Kind as FailureKind, Result};
+use crate::session::store::{StateDir, show};
+use landbox_shared::path::AbsPath;
+use std::path::{Path, PathBuf};
+
+/// The folder that holds Landbox's own things inside a session.
+pub const INSIDE: &str = "/run/landbox";
+
+/// What is known about this machine and the caller.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// The caller's effective user id.
+    pub uid: u32,
+    /// The caller's effective group id.
+    pub gid: u32,
+    /// `$HOME` as the caller wrote it.
+    pub home_spelled: PathBuf,
+    /// The canonical home folder.
+    pub home: AbsPath,
+    /// The canonical current folder.
+    pub cwd: AbsPath,
+    /// Kernel version, first two numbers.
+    pub kernel: (u32, u32),
+    /// Every mount of this namespace.
+    pub mounts: Vec<Mount>,
+    /// Landbox's state folder, canonical as far as it exists.
+    pub state_dir: AbsPath,
+    /// `$XDG_CONFIG_HOME/landbox`, canonical as far as it exists.
+    pub config_dir: AbsPath,
+    /// This program.
+    pub exe: AbsPath,
+    /// Whether layers in the state folder can be written by the kernel's overlay.
+    pub upper: UpperSupport,
+    /// Whether fuse-overlayfs can be used.
+    pub fuse: Fuse,
+    /// Path lookups.
+    pub files: Files,
+}
+
+impl Facts {
+    /// Asks the kernel.
+    pub fn gather() -> Result<Self> {
+        let files = Files::default();
+        let home_spelled = home()?;
+        let home = existing_dir(&files, &home_spelled, "your home folder")?;
+        let cwd = std::env::current_dir().context(|| "can't find the current folder".into())?;
+        let cwd = existing_dir(&files, &cwd, "the current folder")?;
+        let state_dir = canonical(&files, &StateDir::locate(&home_spelled), "the state folder")?;
+        let config_dir = canonical(&files, &config_dir(&home_spelled), "the configuration folder")?;
+        let exe = std::env::current_exe().context(|| "can't find this program".into())?;
+        let exe = canonical(&files, &exe, "this program")?;
+        let upper = storage::upper_support(&files, &state_dir);
+        Ok(Self {
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+            home_spelled,
+            home,
+            cwd,
+            kernel: kernel_version(),
+            mounts: mounts::parse(&read("/proc/self/mountinfo")?),
+            state_dir,
+            config_dir,
+            exe,
+            upper,
+            fuse: storage::fuse(),
+            files,
+        })
+    }
+}
+
+/// `$HOME`. It decides what the home layer covers, so there is no guess where it is unset.
+pub fn home() -> Result<PathBuf> {
+    let home = std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
+    let Some(home) = home else {
+        return Err(Failure::new(FailureKind::Usage, "HOME is not set")
+            .hint("set HOME to your home folder: export HOME=~"));
+    };
+    if home.is_absolute() {
+        Ok(home)
+    } else {
+        Err(Failure::new(
+            FailureKind::Usage,
+            format!("HOME must be an absolute path, not {}", show(&home)),
+        )
+        .hint("set HOME to your home folder: export HOME=~"))
+    }
+}
+
+/// `$XDG_CONFIG_HOME/landbox`, else `~/.config/landbox`. As the base directory rules say, a relative value is ignored.
+pub fn config_dir(home: &Path) -> PathBuf {
+    std::env::var_os("XDG_CONFIG_HOME")
+        .map(PathBuf::from)
+        .filter(|dir| dir.is_absolute())
+        .unwrap_or_else(|| home.join(".config"))
+        .join("landbox")
+}
+
+/// The helper: beside this program, else where packages put it. No environment variable overrides that.
+pub fn helper() -> Result<PathBuf> {
+    let exe = std::env::current_exe().context(|| "can't find this program".into())?;
+    let beside = exe.with_file_name("landbox-helper");
+    let packaged = Path::new("/usr/libexec/landbox/landbox-helper");
+    if beside.is_file() {
+        Ok(beside)
+    } else if packaged.is_file() {
+        Ok(packaged.to_path_buf())
+    } else {
+        Err(Failure::new(
+            FailureKind::Unavailable,
+            format!("landbox-helper is neither {} nor {}", show(&beside), show(packaged)),
+        )
+        .hint("install the landbox package, or build all of it: cargo build --release"))
+    }
+}
+
+/// Whether this program runs inside a session, where Landbox's own state is masked.
+pub fn is_inside() -> bool {
+    let outbox = Path::new(INSIDE).join("outbox");
+    std::fs::read("/proc/self/mountinfo").is_ok_and(|table| {
+        mounts::parse(&table).iter().any(|mount| mount.point.as_path() == outbox)
+    })
+}
+
+fn kernel_version() -> (u32, u32) {
+    let uname = rustix::system::uname();
+    parse_version(&uname.release().to_string_lossy())
+}
+
+fn parse_version(release: &str) -> (u32, u32) {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
+    let mut next = || numbers.next().and_then(std::result::Result::ok).unwrap_or(0);
+    (next(), next())
+}
+
+fn read(path: &str) -> Result<Vec<u8>> {
+    std::fs::read(path).context(|| format!("can't read {path}"))
+}
+
+fn canonical(files: &Files, path: &Path, what: &str) -> Result<AbsPath> {
+    files.locate(path).map(|at| at.path).ok_or_else(|| {
+        Failure::new(
+            FailureKind::Usage,
+            format!("{what} must be an absolute path without a loop of links, not {}", show(path)),
+        )
+    })
+}
+
+/// The canonical form of a folder that must exist.
+fn existing_dir(files: &Files, path: &Path, what: &str) -> Result<AbsPath> {
+    match files.locate(path) {
+        Some(Located { path, kind: Kind::Dir, .. }) => Ok(path),
+        Some(_) | None => Err(Failure::new(
+            FailureKind::Usage,
+            format!("{what} {} is not a folder that can be entered", show(path)),
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernel_releases_of_distributions_are_understood() {
+        assert_eq!(parse_version("6.18.0-0.bpo.1-amd64"), (6, 18));
+        assert_eq!(parse_version("5.10"), (5, 10));
+        assert_eq!(parse_version("nonsense"), (0, 0));
+    }
+}

@@ -1,0 +1,61 @@
+//! Unix sockets that are bound to a path: `/proc/net/unix`.
+
+use landbox_shared::path::AbsPath;
+use std::collections::BTreeSet;
+
+/// Every path a socket is bound to. Datagram sockets count too: they can be sent to without listening.
+pub fn parse(table: &[u8]) -> Vec<AbsPath> {
+    let mut found = BTreeSet::new();
+    let mut current: Option<Vec<u8>> = None;
+    for line in table.split(|b| *b == b'\n').skip(1) {
+        if is_entry(line) {
+            found.extend(current.take());
+            // Num RefCount Protocol Flags Type St Inode Path
+            current = path_field(line).map(<[u8]>::to_vec);
+        } else if let Some(path) = &mut current
+            && !line.is_empty()
+        {
+            // The kernel does not escape: a newline in a path continues on the next line.
+            path.push(b'\n');
+            path.extend_from_slice(line);
+        }
+    }
+    found.extend(current);
+    found.into_iter().filter_map(|path| AbsPath::new(path).ok()).collect()
+}
+
+fn is_entry(line: &[u8]) -> bool {
+    line.iter().position(|b| *b == b':').is_some_and(|at| {
+        at >= 8 && line[..at].iter().all(u8::is_ascii_hexdigit) && line.get(at + 1) == Some(&b' ')
+    })
+}
+
+fn path_field(line: &[u8]) -> Option<&[u8]> {
+    let mut rest = line;
+    for _ in 0..7 {
+        let start = rest.iter().position(|b| *b != b' ')?;
+        rest = &rest[start..];
+        let end = rest.iter().position(|b| *b == b' ')?;
+        rest = &rest[end..];
+    }
+    // One blank between the inode number, which is padded on its left, and the path.
+    rest.strip_prefix(b" ").filter(|path| path.starts_with(b"/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bound_paths_are_found_and_abstract_or_unnamed_sockets_are_not() {
+        let table = b"Num       RefCount Protocol Flags    Type St Inode Path\n\
+            0000000000000000: 00000002 00000000 00010000 0001 01    14 /srv/app/my sock\n\
+            0000000000000000: 00000002 00000000 00010000 0001 01 14155 @/tmp/.X11-unix/X0\n\
+            0000000000000000: 00000003 00000000 00000000 0001 03 14156\n\
+            0000000000000000: 00000002 00000000 00000000 0002 01 14157 /srv/app/two\nlines: x\n\
+            0000000000000000: 00000003 00000000 00000000 0001 03 14158 /srv/app/my sock\n\
+            0000000000000000: 00000002 00000000 00000000 0002 01 14159 relative\n";
+        let paths: Vec<String> = parse(table).iter().map(|p| p.to_string()).collect();
+        assert_eq!(paths, ["/srv/app/my sock", "/srv/app/two\nlines: x"]);
+    }
+}

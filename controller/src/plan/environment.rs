@@ -1,0 +1,58 @@
+//! The environment of the task.
+
+use crate::host::{INSIDE, LaunchView, is_private};
+use crate::policy::environment::is_removed;
+use landbox_shared::path::AbsPath;
+use landbox_shared::policy::Policy;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+/// Where a caller without PATH looks for programs.
+const DEFAULT_PATH: &[u8] = b"/usr/local/bin:/usr/bin:/bin";
+
+/// The caller's environment as the task gets it, `NAME=value` sorted by name: without what the policy removes, with the
+/// bot's variables, Landbox's folder first in `PATH`, and `HOME`, `PWD` and `TMPDIR` that hold inside.
+pub fn environment(
+    caller: impl IntoIterator<Item = (OsString, OsString)>,
+    policy: &Policy,
+    view: &LaunchView,
+) -> Vec<Vec<u8>> {
+    let mut env: BTreeMap<Vec<u8>, Vec<u8>> = caller
+        .into_iter()
+        .map(|(name, value)| (name.into_vec(), value.into_vec()))
+        .filter(|(name, _)| !is_removed(name, &policy.env_removed))
+        .collect();
+    for name in [&b"TMPDIR"[..], b"TMP", b"TEMP"] {
+        // The host's folder of that name is not there inside.
+        if let Some(value) = env.get_mut(name)
+            && leads_nowhere(policy, value)
+        {
+            *value = b"/tmp".to_vec();
+        }
+    }
+    for (name, value) in &policy.env {
+        env.insert(name.clone().into_bytes(), value.clone().into_bytes());
+    }
+    env.insert(b"HOME".to_vec(), view.home.as_bytes().to_vec());
+    env.insert(b"PWD".to_vec(), view.pwd.as_bytes().to_vec());
+    let mut path = format!("{INSIDE}/bin:").into_bytes();
+    path.extend_from_slice(env.get(&b"PATH"[..]).map_or(DEFAULT_PATH, Vec::as_slice));
+    env.insert(b"PATH".to_vec(), path);
+    env.into_iter()
+        .map(|(mut name, value)| {
+            name.push(b'=');
+            name.extend_from_slice(&value);
+            name
+        })
+        .collect()
+}
+
+fn leads_nowhere(policy: &Policy, value: &[u8]) -> bool {
+    AbsPath::new(value).is_ok_and(|path| {
+        is_private(&path)
+            && !matches!(value, b"/tmp" | b"/var/tmp" | b"/dev/shm")
+            && !policy.layers.iter().any(|layer| path.is_within(&layer.target))
+            && !policy.auth.iter().any(|auth| path.is_within(auth))
+    })
+}

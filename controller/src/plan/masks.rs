@@ -1,0 +1,89 @@
+//! Where each mask is made: in the layer that shows the path, or on top of everything else.
+
+use super::binds::{Binding, Role};
+use crate::host::LaunchView;
+use landbox_shared::path::AbsPath;
+use landbox_shared::plan::{LayerMask, Op};
+use landbox_shared::policy::{MaskKind, Policy};
+
+/// Masks on top of everything, and the sockets that stay reachable.
+pub(super) struct Outside {
+    pub(super) ops: Vec<Op>,
+    pub(super) reachable: Vec<AbsPath>,
+}
+
+/// The masks that layer number `at` shows, below its target.
+pub(super) fn inside_layer(policy: &Policy, at: usize) -> Vec<LayerMask> {
+    policy
+        .masks
+        .iter()
+        .filter(|mask| nearest_layer(policy, &mask.path) == Some(at))
+        .filter_map(|mask| {
+            let path = mask.path.relative_to(&policy.layers[at].target)?;
+            Some(LayerMask { path, kind: mask.kind })
+        })
+        .collect()
+}
+
+/// The layer through which `path` is seen. Later layers are never outside earlier ones, so the deepest wins.
+fn nearest_layer(policy: &Policy, path: &AbsPath) -> Option<usize> {
+    policy
+        .layers
+        .iter()
+        .enumerate()
+        .filter(|(_, layer)| path.is_within(&layer.target))
+        .max_by_key(|(_, layer)| layer.target.depth())
+        .map(|(at, _)| at)
+}
+
+/// The masks that no layer makes: of paths outside the layers, and of paths shown by a binding.
+pub(super) fn outside_layers(policy: &Policy, bindings: &[Binding], view: &LaunchView) -> Outside {
+    let mut masks: Vec<(AbsPath, MaskKind)> = Vec::new();
+    let mut reachable = Vec::new();
+    for mask in &policy.masks {
+        for binding in bindings {
+            if let Some(shown) = binding.shows(&mask.path) {
+                masks.push((shown, mask.kind));
+            }
+        }
+        if is_bare(policy, view, &mask.path) && !is_bound(bindings, &mask.path) {
+            masks.push((mask.path.clone(), mask.kind));
+        }
+    }
+    let hidden = |path: &AbsPath| policy.masks.iter().any(|mask| path.is_within(&mask.path));
+    for socket in view.sockets.iter().filter(|socket| !hidden(socket)) {
+        // The last binding at a place is the one that is seen there.
+        for (at, binding) in bindings.iter().enumerate() {
+            let Some(shown) = binding.shows(socket) else { continue };
+            if bindings[at + 1..].iter().any(|later| shown.is_within(&later.target)) {
+                continue;
+            }
+            match binding.role {
+                Role::Auth => reachable.push(socket.clone()),
+                Role::Needed | Role::ReadOnly => masks.push((shown, MaskKind::File)),
+            }
+        }
+        // An overlay's sockets lead nowhere, so those inside layers need nothing.
+        if is_bare(policy, view, socket) && !is_bound(bindings, socket) {
+            masks.push((socket.clone(), MaskKind::File));
+        }
+    }
+    masks.sort_by(|a, b| a.0.cmp(&b.0));
+    masks.dedup_by(|a, b| a.0 == b.0);
+    reachable.sort();
+    reachable.dedup();
+    let ops = masks.into_iter().map(|(target, kind)| Op::Mask { target, kind }).collect();
+    Outside { ops, reachable }
+}
+
+/// Whether the host's own `path` shows through the root: in no layer, and in no folder that a session has its own of.
+fn is_bare(policy: &Policy, view: &LaunchView, path: &AbsPath) -> bool {
+    nearest_layer(policy, path).is_none()
+        && !crate::host::is_private(path)
+        && !view.var_tmp.as_ref().is_some_and(|var_tmp| path.is_within(var_tmp))
+}
+
+/// Whether a binding covers `path`: what shows there is the binding's affair.
+fn is_bound(bindings: &[Binding], path: &AbsPath) -> bool {
+    bindings.iter().any(|binding| path.is_within(&binding.target))
+}
