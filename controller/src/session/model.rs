@@ -5,6 +5,7 @@
 //!   snapshot.json               0400, written once: the frozen policy and its digest
 //!   state.json                  replaced atomically
 //!   lock                        flocked by the helper while the session runs: the proof of life
+//!   controller                  flocked by the controller from before the session can be seen until it has ended
 //!   layers/<layer>/upper        what the task wrote
 //!   layers/<layer>/work.<n>     overlay work folder of launch n
 //!   launches/<n>/               envelope, evidence.json

@@ -47,6 +47,15 @@ pub struct SessionLock(
     #[expect(dead_code, reason = "held for its lock, released on drop")] OwnedFd,
 );
 
+/// Held by the controller of a session for as long as it lives: what is attended is neither swept nor taken over, and
+/// its helper's lock is not tried, which could get into the helper's way.
+#[derive(Debug)]
+pub struct Attendance(#[expect(dead_code, reason = "held for its lock, released on drop")] OwnedFd);
+
+/// Keeps two sessions of one name from being made at once.
+#[derive(Debug)]
+pub struct NamesLock(#[expect(dead_code, reason = "held for its lock, released on drop")] OwnedFd);
+
 impl StateDir {
     /// The folder that the environment names, or the default below `home`.
     pub fn locate(home: &Path) -> PathBuf {
@@ -205,14 +214,29 @@ impl StateDir {
 
     /// Makes the folder of a new session: snapshot, state and lock. Nothing is left behind on failure.
     pub fn create(&self, snapshot: Snapshot) -> Result<Session> {
+        self.start(snapshot).map(|(session, _)| session)
+    }
+
+    /// Like [`StateDir::create`], with the new session attended from the first moment it can be seen.
+    pub fn start(&self, snapshot: Snapshot) -> Result<(Session, Attendance)> {
         let dir = self.sessions_dir().join(snapshot.id.as_str());
         // Built under a name that is no session id and renamed, so that a half-made session is never seen as one.
         let staging = self.sessions_dir().join(format!(".new-{}", snapshot.id));
-        let make = || -> Result<State> {
+        let make = || -> Result<(State, Attendance)> {
             std::fs::DirBuilder::new()
                 .mode(0o700)
                 .create(&staging)
                 .context(|| format!("can't make the session folder {}", show(&staging)))?;
+            for name in ["controller", "lock"] {
+                std::fs::OpenOptions::new()
+                    .write(true)
+                    .create_new(true)
+                    .mode(0o600)
+                    .open(staging.join(name))
+                    .context(|| "can't make the session lock".into())?;
+            }
+            let attendance = lock_file(&staging.join("controller"))?
+                .ok_or_else(|| Failure::new(Kind::Failed, "the new session is locked already"))?;
             let state = State {
                 version: MODEL_VERSION,
                 state: Phase::Starting,
@@ -222,21 +246,59 @@ impl StateDir {
             };
             write_json(&staging.join("snapshot.json"), &snapshot, 0o400)?;
             write_json(&staging.join("state.json"), &state, 0o600)?;
-            std::fs::OpenOptions::new()
-                .write(true)
-                .create_new(true)
-                .mode(0o600)
-                .open(staging.join("lock"))
-                .context(|| "can't make the session lock".into())?;
             std::fs::rename(&staging, &dir)
                 .context(|| format!("can't make the session folder {}", show(&dir)))?;
-            Ok(state)
+            Ok((state, Attendance(attendance)))
         };
         let result = make();
         if result.is_err() {
             let _ = std::fs::remove_dir_all(&staging);
         }
-        Ok(Session { dir, snapshot, state: result? })
+        let (state, attendance) = result?;
+        Ok((Session { dir, snapshot, state }, attendance))
+    }
+
+    /// Waits until nobody else is making a named session.
+    pub fn lock_names(&self) -> Result<NamesLock> {
+        let path = self.root.join("names.lock");
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let what = || format!("can't lock {}", show(&path));
+        let fd = fs::open(&path, flags, Mode::from_raw_mode(0o600)).context(what)?;
+        fs::flock(&fd, FlockOperation::LockExclusive).context(what)?;
+        Ok(NamesLock(fd))
+    }
+
+    /// Removes a session's folder. The caller holds its lock, or made it and never started it.
+    pub fn remove(&self, session: &Session) -> Result<()> {
+        let what = || format!("can't remove {}", show(&session.dir));
+        // Out of sight in one step: a removal that is cut short leaves no half session, only something to sweep.
+        let gone = self.sessions_dir().join(format!(".gone-{}", session.snapshot.id));
+        std::fs::rename(&session.dir, &gone).context(what)?;
+        crate::overlay::remove::remove_tree(&gone).context(what)
+    }
+
+    /// What an interrupted start or removal left: folders that are no sessions and that nobody attends.
+    pub fn leftovers(&self) -> Result<Vec<PathBuf>> {
+        let dir = self.sessions_dir();
+        let what = || format!("can't list {}", show(&dir));
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(&dir).context(what)? {
+            let entry = entry.context(what)?;
+            let name = entry.file_name();
+            let name = name.as_bytes();
+            let attended = || match lock_file(&entry.path().join("controller")) {
+                Ok(lock) => lock.is_none(),
+                // Without the file it is younger than an instant, or was cut short in that instant.
+                Err(_) => entry
+                    .metadata()
+                    .and_then(|meta| meta.modified())
+                    .is_ok_and(|at| at.elapsed().is_ok_and(|age| age.as_secs() < 60)),
+            };
+            if name.starts_with(b".gone-") || (name.starts_with(b".new-") && !attended()) {
+                found.push(entry.path());
+            }
+        }
+        Ok(found)
     }
 }
 
@@ -246,22 +308,23 @@ impl Session {
         write_json(&self.dir.join("state.json"), &self.state, 0o600)
     }
 
-    /// Whether a helper holds the session's lock.
+    /// Whether a controller attends the session or a helper holds its lock.
     pub fn is_running(&self) -> Result<bool> {
+        // The controller's first: while it lives, nobody may touch the lock its helper is about to take.
+        if lock_file(&self.dir.join("controller"))?.is_none() {
+            return Ok(true);
+        }
         Ok(self.try_lock()?.is_none())
     }
 
     /// Takes the session's lock, or gives `None` where a running helper (or another command) holds it.
     pub fn try_lock(&self) -> Result<Option<SessionLock>> {
-        let path = self.dir.join("lock");
-        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = fs::open(&path, flags, Mode::empty())
-            .context(|| format!("can't open the session lock {}", show(&path)))?;
-        match fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(SessionLock(fd))),
-            Err(Errno::WOULDBLOCK) => Ok(None),
-            Err(e) => Err(e).context(|| format!("can't lock {}", show(&path))),
-        }
+        Ok(lock_file(&self.dir.join("lock"))?.map(SessionLock))
+    }
+
+    /// Attends the session, or gives `None` where another controller does.
+    pub fn attend(&self) -> Result<Option<Attendance>> {
+        Ok(lock_file(&self.dir.join("controller"))?.map(Attendance))
     }
 
     /// The upper folder of a layer.
@@ -273,6 +336,18 @@ impl Session {
 /// A path for messages.
 pub fn show(path: &Path) -> String {
     visible(path.as_os_str().as_bytes())
+}
+
+/// Locks a file of a session's folder; `None` where somebody else holds it.
+fn lock_file(path: &Path) -> Result<Option<OwnedFd>> {
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let fd = fs::open(path, flags, Mode::empty())
+        .context(|| format!("can't open the session lock {}", show(path)))?;
+    match fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(fd)),
+        Err(Errno::WOULDBLOCK) => Ok(None),
+        Err(e) => Err(e).context(|| format!("can't lock {}", show(path))),
+    }
 }
 
 fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
@@ -294,4 +369,69 @@ pub fn write_json(path: &Path, value: &impl serde::Serialize, mode: u32) -> Resu
     file.write_all(&bytes).context(what)?;
     file.persist(path).context(what)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::testing::snapshot;
+
+    fn state() -> (tempfile::TempDir, StateDir) {
+        let dir = tempfile::tempdir().unwrap();
+        let state = StateDir::open(&dir.path().join("state")).unwrap();
+        (dir, state)
+    }
+
+    #[test]
+    fn a_session_is_running_as_long_as_its_controller_or_its_helper_lives() {
+        let (_dir, state) = state();
+        let (session, attendance) = state.start(snapshot("aaaaaaaaaa", None)).unwrap();
+        assert!(session.is_running().unwrap());
+        assert!(session.attend().unwrap().is_none());
+        drop(attendance);
+        assert!(!session.is_running().unwrap());
+        let helper = session.try_lock().unwrap();
+        assert!(session.is_running().unwrap());
+        drop(helper);
+        assert!(session.attend().unwrap().is_some());
+    }
+
+    #[test]
+    fn only_what_nobody_attends_is_left_over() {
+        let (_dir, state) = state();
+        let (session, attendance) = state.start(snapshot("aaaaaaaaaa", None)).unwrap();
+        let staging = state.sessions_dir().join(".new-aaaaaaaaaa");
+        std::fs::rename(&session.dir, &staging).unwrap();
+        std::fs::create_dir(state.sessions_dir().join(".new-bbbbbbbbbb")).unwrap();
+        std::fs::create_dir(state.sessions_dir().join(".gone-cccccccccc")).unwrap();
+        let names = |list: Vec<PathBuf>| {
+            let mut names: Vec<_> =
+                list.iter().map(|p| p.file_name().unwrap().to_str().unwrap().to_owned()).collect();
+            names.sort();
+            names
+        };
+        assert_eq!(names(state.leftovers().unwrap()), [".gone-cccccccccc"]);
+        drop(attendance);
+        assert_eq!(names(state.leftovers().unwrap()), [".gone-cccccccccc", ".new-aaaaaaaaaa"]);
+    }
+
+    #[test]
+    fn a_removed_session_leaves_nothing() {
+        let (_dir, state) = state();
+        let session = state.create(snapshot("aaaaaaaaaa", None)).unwrap();
+        state.remove(&session).unwrap();
+        assert_eq!(std::fs::read_dir(state.sessions_dir()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_tampered_policy_is_refused() {
+        let (_dir, state) = state();
+        let session = state.create(snapshot("aaaaaaaaaa", None)).unwrap();
+        let path = session.dir.join("snapshot.json");
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, text.replace("\"network\": \"none\"", "\"network\": \"host\""))
+            .unwrap();
+        assert_eq!(state.load(&session.snapshot.id).unwrap_err().kind, Kind::Refused);
+    }
 }

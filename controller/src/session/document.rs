@@ -1,0 +1,279 @@
+//! The session document of the contract: every key, always.
+
+use super::model::{Boundary, Launch, LaunchFailure, Phase};
+use super::store::Session;
+use crate::document::{bytes_array_entry, bytes_entry};
+use landbox_shared::bytes;
+use landbox_shared::evidence::HelperMode;
+use landbox_shared::path::AbsPath;
+use landbox_shared::policy::{Backend, LayerKind, Network, SeccompProfile};
+use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
+
+/// What is not in the session's folder and must be found out for the document.
+#[derive(Clone, Debug, Default)]
+pub struct Findings {
+    /// Whether a controller or helper is alive.
+    pub running: bool,
+    /// Bytes of each layer, in policy order; empty where nobody counted.
+    pub layer_bytes: Vec<u64>,
+    /// Host sockets that the task can reach.
+    pub reachable_sockets: Vec<AbsPath>,
+}
+
+/// One session as a document.
+#[derive(Clone, Debug)]
+pub struct Document<'a> {
+    session: &'a Session,
+    findings: &'a Findings,
+}
+
+/// A session that ended without a word: whatever ran it was killed.
+const INTERRUPTED: &str =
+    "interrupted: landbox or its helper was ended from outside; the layers are kept";
+
+impl<'a> Document<'a> {
+    /// Puts what is stored and what was found together.
+    pub fn new(session: &'a Session, findings: &'a Findings) -> Self {
+        Self { session, findings }
+    }
+
+    /// Where the session is, knowing whether anything of it is alive.
+    pub fn phase(&self) -> Phase {
+        match self.session.state.state {
+            Phase::Starting | Phase::Running if !self.findings.running => Phase::Failed,
+            phase @ (Phase::Starting | Phase::Running | Phase::Exited | Phase::Failed) => phase,
+        }
+    }
+
+    fn last(&self) -> Option<&'a Launch> {
+        self.session.state.launches.last()
+    }
+
+    /// What failed, if anything did.
+    pub fn failure(&self) -> Option<LaunchFailure> {
+        let stored = self.last().and_then(|launch| launch.failure.clone());
+        stored.or_else(|| {
+            (self.phase() == Phase::Failed).then(|| LaunchFailure {
+                stage: None,
+                path: None,
+                message: INTERRUPTED.into(),
+            })
+        })
+    }
+
+    /// Every real file or folder the task can write.
+    pub fn real_writes(&self) -> Vec<&'a AbsPath> {
+        let policy = &self.session.snapshot.policy;
+        let mut paths: Vec<&AbsPath> = policy.auth.iter().chain(&policy.credentials).collect();
+        paths.sort();
+        paths.dedup();
+        paths
+    }
+
+    /// Whether there is something to land. Unknown counts as no.
+    pub fn is_pending(&self) -> bool {
+        let state = &self.session.state;
+        state.landing.discarded_at.is_none() && state.changes.is_some_and(|c| c.files > 0)
+    }
+}
+
+impl Serialize for Document<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Session { snapshot, state, .. } = self.session;
+        let policy = &snapshot.policy;
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("id", &snapshot.id)?;
+        map.serialize_entry("name", &snapshot.name)?;
+        map.serialize_entry("bot", &snapshot.bot)?;
+        bytes_array_entry(&mut map, "command", &raw(&snapshot.command))?;
+        bytes_entry(&mut map, "workdir", Some(policy.project.as_bytes()))?;
+        bytes_entry(&mut map, "home", Some(policy.home.as_bytes()))?;
+        map.serialize_entry("created_at", &snapshot.created_at)?;
+        let last = self.last();
+        map.serialize_entry("ended_at", &last.and_then(|l| l.ended_at.as_ref()))?;
+        map.serialize_entry("state", &self.phase())?;
+        map.serialize_entry("exit", &last.and_then(|l| l.exit))?;
+        map.serialize_entry("failure", &self.failure().map(FailureFace))?;
+        map.serialize_entry("isolated", &snapshot.isolated)?;
+        map.serialize_entry("boundary", &snapshot.isolated.then_some(BoundaryFace(self)))?;
+        let layers: Vec<LayerFace<'_>> = if snapshot.isolated {
+            (0..policy.layers.len()).map(|index| LayerFace { document: self, index }).collect()
+        } else {
+            Vec::new()
+        };
+        map.serialize_entry("layers", &layers)?;
+        bytes_array_entry(&mut map, "real_writes", &raw_paths(&self.real_writes()))?;
+        let sockets: Vec<&AbsPath> = self.findings.reachable_sockets.iter().collect();
+        bytes_array_entry(&mut map, "reachable_sockets", &raw_paths(&sockets))?;
+        map.serialize_entry("changes", &state.changes)?;
+        map.serialize_entry(
+            "landing",
+            &serde_json::json!({
+                "pending": self.is_pending(),
+                "count": state.landing.count,
+                "last_at": state.landing.last_at,
+                "discarded_at": state.landing.discarded_at,
+            }),
+        )?;
+        map.serialize_entry("egress", &None::<()>)?;
+        map.end()
+    }
+}
+
+fn raw(texts: &[String]) -> Vec<Vec<u8>> {
+    texts.iter().map(|t| bytes::unescape(t).unwrap_or_else(|| t.clone().into_bytes())).collect()
+}
+
+fn raw_paths<'a>(paths: &[&'a AbsPath]) -> Vec<&'a [u8]> {
+    paths.iter().map(|path| path.as_bytes()).collect()
+}
+
+struct FailureFace(LaunchFailure);
+
+impl Serialize for FailureFace {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("stage", &self.0.stage)?;
+        let path = self.0.path.as_ref().and_then(|text| bytes::unescape(text));
+        bytes_entry(&mut map, "path", path.as_deref())?;
+        map.serialize_entry("message", &self.0.message)?;
+        map.end()
+    }
+}
+
+struct BoundaryFace<'a>(&'a Document<'a>);
+
+impl Serialize for BoundaryFace<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let snapshot = &self.0.session.snapshot;
+        let known: Option<&Boundary> = self.0.last().and_then(|launch| launch.boundary.as_ref());
+        let network = match snapshot.policy.network {
+            Network::Host => "host",
+            Network::None => "none",
+        };
+        let seccomp = match snapshot.policy.seccomp {
+            SeccompProfile::Base => "base",
+        };
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("network", network)?;
+        map.serialize_entry("seccomp", seccomp)?;
+        map.serialize_entry("owner_map", &known.map(|b| b.owner_map))?;
+        map.serialize_entry("namespaces", &known.map(|b| &b.namespaces))?;
+        map.serialize_entry("policy_digest", &snapshot.policy_digest)?;
+        map.serialize_entry("evidence_digest", &known.map(|b| b.evidence_digest))?;
+        map.serialize_entry("landlock_abi", &known.map(|b| b.landlock_abi))?;
+        map.end()
+    }
+}
+
+struct LayerFace<'a> {
+    document: &'a Document<'a>,
+    index: usize,
+}
+
+impl Serialize for LayerFace<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Some(layer) = self.document.session.snapshot.policy.layers.get(self.index) else {
+            return serializer.serialize_none();
+        };
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("id", &layer.id)?;
+        map.serialize_entry("kind", layer_kind(layer.kind))?;
+        bytes_entry(&mut map, "target", Some(layer.target.as_bytes()))?;
+        map.serialize_entry("overlay", overlay(self.document.session, layer.backend))?;
+        map.serialize_entry("bytes", &self.document.findings.layer_bytes.get(self.index))?;
+        map.end()
+    }
+}
+
+/// The word of the contract for a kind of layer.
+pub fn layer_kind(kind: LayerKind) -> &'static str {
+    match kind {
+        LayerKind::Home => "home",
+        LayerKind::Project => "project",
+        LayerKind::Mount => "mount",
+        LayerKind::Worktree => "worktree",
+    }
+}
+
+/// The word of the contract for a layer's back end.
+pub fn overlay(session: &Session, backend: Backend) -> &'static str {
+    let root = session
+        .state
+        .launches
+        .last()
+        .and_then(|launch| launch.boundary.as_ref())
+        .map_or(session.snapshot.policy.uid == 0, |b| b.mode == HelperMode::Root);
+    match backend {
+        Backend::Fuse => "fuse",
+        Backend::Kernel if root => "kernel-root",
+        Backend::Kernel => "kernel-user",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::store::StateDir;
+    use crate::session::testing::snapshot;
+
+    #[test]
+    fn every_key_is_there_from_the_first_moment_and_absent_is_null() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = StateDir::open(&dir.path().join("state")).unwrap();
+        let session = state.create(snapshot("aaaaaaaaaa", None)).unwrap();
+        let findings = Findings { running: true, ..Findings::default() };
+        let value = serde_json::to_value(Document::new(&session, &findings)).unwrap();
+        let keys: Vec<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
+        let mut wanted = vec![
+            "id",
+            "name",
+            "bot",
+            "command",
+            "command_b64",
+            "workdir",
+            "home",
+            "created_at",
+            "ended_at",
+            "state",
+            "exit",
+            "failure",
+            "isolated",
+            "boundary",
+            "layers",
+            "real_writes",
+            "reachable_sockets",
+            "changes",
+            "landing",
+            "egress",
+        ];
+        wanted.sort_unstable();
+        let mut found = keys.clone();
+        found.sort_unstable();
+        assert_eq!(found, wanted);
+        assert_eq!(value["state"], "starting");
+        for key in ["name", "ended_at", "exit", "failure", "changes", "egress"] {
+            assert!(value[key].is_null(), "{key}");
+        }
+        assert_eq!(value["boundary"]["network"], "none");
+        assert!(value["boundary"]["evidence_digest"].is_null());
+        assert_eq!(value["layers"][1]["overlay"], "kernel-user");
+        assert!(value["layers"][1]["bytes"].is_null());
+        assert_eq!(value["real_writes"].as_array().unwrap().len(), 2);
+        assert_eq!(value["landing"]["pending"], false);
+        assert_eq!(value["command"][1], "a\\xff");
+    }
+
+    #[test]
+    fn a_session_whose_helper_died_without_a_word_has_failed() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = StateDir::open(&dir.path().join("state")).unwrap();
+        let mut session = state.create(snapshot("aaaaaaaaaa", None)).unwrap();
+        session.state.state = Phase::Running;
+        let dead = Findings::default();
+        let value = serde_json::to_value(Document::new(&session, &dead)).unwrap();
+        assert_eq!(value["state"], "failed");
+        assert!(value["failure"]["message"].as_str().unwrap().starts_with("interrupted"));
+    }
+}
