@@ -111,6 +111,8 @@ pub struct Stdio {
 pub struct Attack {
     /// Files and folders of the real machine.
     pub targets: Vec<std::path::PathBuf>,
+    /// Places that are tried without changing anything.
+    pub gently: Vec<std::path::PathBuf>,
     /// A folder of its own to work from.
     pub scratch: std::path::PathBuf,
     /// Sockets of the host, by path.

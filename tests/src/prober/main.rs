@@ -39,6 +39,7 @@ fn attack(attack: &Attack) -> Vec<Attempt> {
     // Mounts and namespaces first, while the targets are still there to be mounted over.
     world::descriptors(&mut log);
     world::kernel(&mut log);
+    world::gently(&mut log, &attack.gently);
     world::sockets(&mut log, &attack.sockets, &attack.abstract_sockets, &attack.fifos);
     world::mounts(&mut log, &attack.targets);
     world::namespaces(&mut log, &attack.targets, &attack.scratch);

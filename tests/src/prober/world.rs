@@ -31,17 +31,22 @@ pub(crate) fn mounts(log: &mut Log, targets: &[PathBuf]) {
         log.add("umount", &on, call(libc::SYS_umount2, vec![Arg::S(&path), n(2)]));
         let remount = libc::MS_REMOUNT | libc::MS_BIND;
         log.add("remount writable", &on, mount("none", &point, "", remount));
-        log.add("mount over", &on, mount("none", &point, "tmpfs", 0));
-        log.add("bind over", &on, mount("/tmp", &point, "", libc::MS_BIND));
-        log.add("make shared", &on, mount("none", &point, "", libc::MS_SHARED));
         let tree = call(libc::SYS_open_tree, vec![n(AT), Arg::S(&path), n(1)]);
         log.add("clone the mount", &on, tree);
         // struct mount_attr: set, clear (read-only), propagation, user namespace.
         let mut attributes = words(&[0, 1, 0, 0]);
         let args = vec![n(AT), Arg::S(&path), n(0x8000), Arg::M(&mut attributes), n(32)];
         log.add("clear read-only", &on, call(442, args));
-        log.add("chroot", &on, call(libc::SYS_chroot, vec![Arg::S(&path)]));
-        log.add("pivot_root", &on, call(libc::SYS_pivot_root, vec![Arg::S(&path), Arg::S(&path)]));
+        log.add("mount over", &on, mount("none", &point, "tmpfs", 0));
+        log.add("bind over", &on, mount("/tmp", &point, "", libc::MS_BIND));
+        log.add("make shared", &on, mount("none", &point, "", libc::MS_SHARED));
+        // In a child: where they work, the paths that follow would mean something else.
+        let chroot = in_child(|| call(libc::SYS_chroot, vec![Arg::S(&path)]).err().unwrap_or(0));
+        log.add_number("chroot", &on, chroot);
+        let pivot = in_child(|| {
+            call(libc::SYS_pivot_root, vec![Arg::S(&path), Arg::S(&path)]).err().unwrap_or(0)
+        });
+        log.add_number("pivot_root", &on, pivot);
     }
     let kind = c("tmpfs");
     log.add("fsopen", "tmpfs", call(libc::SYS_fsopen, vec![Arg::S(&kind), n(0)]));
@@ -73,8 +78,13 @@ pub(crate) fn namespaces(log: &mut Log, targets: &[PathBuf], scratch: &Path) {
         }
     }
     let both = libc::CLONE_NEWUSER | libc::CLONE_NEWNS;
-    // The results of the nested world are told through files: it may die on the way.
     let nested = scratch.join("nested.json");
+    let _ = fs::create_dir_all(scratch);
+    // Open before the nested world mounts something over its path.
+    let Ok(mut report) = fs::File::create(&nested) else {
+        log.add_number("scratch folder", &scratch.to_string_lossy(), -1);
+        return;
+    };
     let code = in_child(|| {
         let uid = rustix::process::getuid().as_raw();
         if let Err(errno) = call(libc::SYS_unshare, vec![n(both)]) {
@@ -83,7 +93,6 @@ pub(crate) fn namespaces(log: &mut Log, targets: &[PathBuf], scratch: &Path) {
         let _ = fs::write("/proc/self/setgroups", "deny");
         let _ = fs::write("/proc/self/uid_map", format!("0 {uid} 1"));
         let mut inner = Log::default();
-        mounts(&mut inner, targets);
         for target in targets {
             // A copy of the mount made here is ours to change, unless the kernel locked its flags.
             let copy = scratch.join("copy");
@@ -98,8 +107,9 @@ pub(crate) fn namespaces(log: &mut Log, targets: &[PathBuf], scratch: &Path) {
             inner.add("write in the copy", &on, open_write(copy.join("pwned-copy"), 0o101));
             write_every_way(&mut inner, target, &scratch.join("inner"));
         }
-        let _ = fs::write(&nested, serde_json::to_vec(&inner.attempts).unwrap_or_default());
-        0
+        mounts(&mut inner, targets);
+        let text = serde_json::to_vec(&inner.attempts).unwrap_or_default();
+        i32::from(std::io::Write::write_all(&mut report, &text).is_err())
     });
     log.add_number("nested user and mount namespace", "", code);
     let text = fs::read(&nested).unwrap_or_default();
@@ -290,6 +300,23 @@ pub(crate) fn kernel(log: &mut Log) {
         let mut group = 0u32.to_ne_bytes();
         call(libc::SYS_setgroups, vec![n(1), Arg::M(&mut group)])
     });
+}
+
+/// Places of the real machine that no test may hurt, even where the boundary fails: opened and made, not changed.
+pub(crate) fn gently(log: &mut Log, places: &[PathBuf]) {
+    for place in places {
+        let on = place.to_string_lossy().into_owned();
+        if !place.is_dir() {
+            log.add("open for writing, gently", &on, open(place, libc::O_WRONLY).map(|_| 0));
+            continue;
+        }
+        let new = place.join(format!("landbox-probe-{}", std::process::id()));
+        let made = open(&new, libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL).map(|_| 0);
+        if made.is_ok() {
+            let _ = fs::remove_file(&new);
+        }
+        log.add("create a file, gently", &on, made);
+    }
 }
 
 /// Descriptors 0 to 2 opened again, and every descriptor above them used.
