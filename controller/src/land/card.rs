@@ -1,12 +1,15 @@
 //! The review card: what a landing would do, in one structure with several faces.
 
+use super::changeset::{Change, Node};
 use super::kind::{ChangeKind, ChangeState, Durability, EntryType, Group};
+use super::patch::{Coverage, Figures};
 use crate::document::{bytes_array_entry, bytes_entry};
 use landbox_shared::digest::Digest;
 use landbox_shared::id::{LayerId, SessionId};
 use landbox_shared::path::AbsPath;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
+use std::collections::HashSet;
 
 /// The card of one session.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -122,6 +125,70 @@ impl Groups {
     }
 }
 
+/// The card's list of `changes`, given the figures of each.
+pub fn card_changes(changes: &[Change], figures: &[Figures]) -> Vec<CardChange> {
+    // A folder in place of a file comes with its first entry.
+    let filled: HashSet<(&LayerId, &[u8])> = changes
+        .iter()
+        .filter(|c| c.new.is_some())
+        .flat_map(|c| parents(c.path.as_bytes()).map(move |parent| (&c.layer, parent)))
+        .collect();
+    let cover = |change: &Change, coverage| {
+        let key = (&change.layer, change.path.as_bytes());
+        let fills = coverage == Coverage::NotFolder && filled.contains(&key);
+        if fills { Coverage::Whole } else { coverage }
+    };
+    changes.iter().zip(figures).map(|(c, f)| card_change(c, f, cover(c, f.coverage))).collect()
+}
+
+/// The folders a relative path lies in.
+fn parents(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    path.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| &path[..at])
+}
+
+fn card_change(change: &Change, figures: &Figures, coverage: Coverage) -> CardChange {
+    let (old, new) = (change.old_node(), change.new.as_ref());
+    let bytes = |target: &[u8]| target.to_vec();
+    CardChange {
+        layer: change.layer.clone(),
+        path: change.path.as_bytes().to_vec(),
+        kind: change.kind,
+        old_path: change.old_path.as_ref().map(|p| p.as_bytes().to_vec()),
+        old_type: old.map(Node::kind),
+        new_type: new.map(Node::kind),
+        old_mode: old.and_then(Node::mode),
+        new_mode: new.and_then(Node::mode),
+        old_target: old.and_then(Node::target).map(bytes),
+        new_target: new.and_then(Node::target).map(bytes),
+        old_size: old.and_then(Node::size),
+        new_size: new.and_then(Node::size),
+        binary: figures.binary,
+        added: figures.added,
+        deleted: figures.deleted,
+        group: change.group,
+        state: change.state,
+        landable: change.landable,
+        reason: change.reason.clone().or_else(|| patch_reason(change, coverage)),
+        in_patch: coverage == Coverage::Whole && change.landable && change.group != Group::Git,
+        risks: Vec::new(),
+    }
+}
+
+/// What the owner should know who lands by the patch.
+fn patch_reason(change: &Change, coverage: Coverage) -> Option<String> {
+    let what = match coverage {
+        Coverage::Whole | Coverage::NotKnown => return None,
+        Coverage::NotMode => {
+            let mode = change.new.as_ref().and_then(Node::mode).unwrap_or(0);
+            format!("mode {} is not in the patch", octal(mode))
+        }
+        Coverage::NotFolder => "an empty folder is not in the patch".to_owned(),
+        Coverage::NotType => "not in the patch: git knows no folders and special files".to_owned(),
+        Coverage::NotName => "not in the patch: git refuses a name like this".to_owned(),
+    };
+    (change.landable && change.group != Group::Git).then_some(what)
+}
+
 /// Permission bits as the documents write them.
 pub fn octal(mode: u32) -> String {
     format!("{:04o}", mode & 0o7777)
@@ -228,7 +295,10 @@ pub(crate) mod samples {
 
 #[cfg(test)]
 mod tests {
+    use super::super::changeset::Base;
+    use super::super::patch::coverage;
     use super::*;
+    use landbox_shared::path::RelPath;
     use serde_json::{Value, json};
 
     #[test]
@@ -276,5 +346,47 @@ mod tests {
         let more = ["groups", "other_layers", "applied", "durability", "targets_b64"];
         assert!(keys.iter().chain(&more).all(|k| map.contains_key(*k)));
         assert_eq!(map.len(), keys.len() + more.len());
+    }
+
+    fn change(path: &str, old: Base, new: Option<Node>) -> Change {
+        Change {
+            layer: LayerId::new("project").unwrap(),
+            path: RelPath::new(path).unwrap(),
+            kind: ChangeKind::Type,
+            old_path: None,
+            old,
+            new,
+            group: Group::Project,
+            state: ChangeState::Clean,
+            landable: true,
+            reason: None,
+        }
+    }
+
+    #[test]
+    fn a_folder_in_place_of_a_file_is_in_the_patch_if_something_is_in_it() {
+        let file = |mode| Node::File { mode, size: 1, digest: Digest::of("test", &[]) };
+        let dir = Some(Node::Dir { mode: 0o755 });
+        let changes = [
+            change("a", Base::Known(file(0o644)), dir.clone()),
+            change("a/b/c", Base::Absent, Some(file(0o600))),
+            change("a.d", Base::Known(file(0o644)), dir),
+        ];
+        let figures = changes.each_ref().map(|c| Figures {
+            coverage: coverage(c),
+            binary: false,
+            added: Some(0),
+            deleted: Some(1),
+        });
+        let card = card_changes(&changes, &figures);
+        let said: Vec<_> = card.iter().map(|c| (c.in_patch, c.reason.as_deref())).collect();
+        assert_eq!(
+            said,
+            [
+                (true, None),
+                (false, Some("mode 0600 is not in the patch")),
+                (false, Some("an empty folder is not in the patch")),
+            ]
+        );
     }
 }

@@ -1,5 +1,7 @@
 //! The only place that prints. People read stderr; results go to stdout.
 
+pub mod card;
+pub mod patch;
 pub mod text;
 
 use crate::error::{Failure, Result};
