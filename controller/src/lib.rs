@@ -6,6 +6,7 @@
 
 pub mod cli;
 pub mod config;
+pub mod credentials;
 pub mod document;
 pub mod error;
 pub mod host;

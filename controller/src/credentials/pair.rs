@@ -1,0 +1,268 @@
+//! One credential file, on the host and inside, and which of the two moved.
+
+use super::Agreed;
+use super::file::{self, Content, Stamp};
+use crate::session::store::Session;
+use landbox_shared::digest::Digest;
+use landbox_shared::id::LayerId;
+use landbox_shared::path::{AbsPath, RelPath};
+use landbox_shared::policy::Policy;
+use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::fs::{self, Mode, OFlags};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A place in a layer.
+#[derive(Clone, Debug)]
+struct Place {
+    upper: Arc<OwnedFd>,
+    merged: Arc<OwnedFd>,
+    path: RelPath,
+}
+
+/// One credential file.
+#[derive(Debug)]
+pub(super) struct Pair {
+    /// Where the CLI looks for it.
+    pub(super) declared: AbsPath,
+    /// What both sides held when they last agreed; `None` for no file.
+    pub(super) agreed: Option<Digest>,
+    /// The file itself on the host, behind whatever links lead there.
+    real: AbsPath,
+    /// Where the session may have written it: at the declared place (a rename over a link), or behind the links.
+    inside: Vec<Place>,
+    /// Where the losers of two changes at once are kept.
+    kept: PathBuf,
+    is_json: bool,
+    seen: Option<[Option<Stamp>; 2]>,
+    done: Option<[Option<Stamp>; 2]>,
+}
+
+/// The pairs of a session. Credentials that no layer covers or a mask hides have none.
+pub(super) fn pairs(
+    session: &Session,
+    merged: &BTreeMap<LayerId, OwnedFd>,
+    recorded: &Agreed,
+) -> Vec<Pair> {
+    let policy = &session.snapshot.policy;
+    let mut layers = BTreeMap::new();
+    for layer in &policy.layers {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let upper = fs::open(session.upper(&layer.id), flags, Mode::empty());
+        let merged = merged.get(&layer.id).and_then(|fd| fd.try_clone().ok());
+        if let (Ok(upper), Some(merged)) = (upper, merged) {
+            layers.insert(layer.id.clone(), (Arc::new(upper), Arc::new(merged)));
+        }
+    }
+    let hidden = |path: &AbsPath| {
+        policy.masks.iter().any(|mask| path.is_within(&mask.path))
+            || policy.auth.iter().any(|auth| path.is_within(auth))
+    };
+    let mut pairs = Vec::new();
+    for declared in &policy.credentials {
+        let (beside, real) = resolve(declared);
+        if hidden(declared) || hidden(&beside) || hidden(&real) {
+            continue;
+        }
+        let mut inside: Vec<Place> =
+            [&beside, &real].into_iter().filter_map(|path| place(policy, &layers, path)).collect();
+        inside.dedup_by(|a, b| a.path == b.path && Arc::ptr_eq(&a.upper, &b.upper));
+        if inside.is_empty() {
+            continue;
+        }
+        let mut pair = Pair {
+            declared: declared.clone(),
+            agreed: None,
+            is_json: real.as_bytes().ends_with(b".json"),
+            real,
+            inside,
+            kept: session.dir.join("credentials"),
+            seen: None,
+            done: None,
+        };
+        // At the first launch the inside is the host's file; later the record says what both held.
+        pair.agreed = match recorded.get(declared) {
+            Some(agreed) => *agreed,
+            None => pair.read_host().map(|content| content.digest),
+        };
+        pairs.push(pair);
+    }
+    pairs
+}
+
+/// Where a declared path leads: its folder resolved, and the file itself resolved too.
+fn resolve(declared: &AbsPath) -> (AbsPath, AbsPath) {
+    let canonical = |path: &AbsPath| {
+        path.as_path().canonicalize().ok().and_then(|path| AbsPath::from_path(&path).ok())
+    };
+    let beside = declared
+        .parent()
+        .and_then(|parent| canonical(&parent))
+        .zip(declared.file_name())
+        .and_then(|(parent, name)| parent.join(name).ok())
+        .unwrap_or_else(|| declared.clone());
+    let real = canonical(&beside).unwrap_or_else(|| beside.clone());
+    (beside, real)
+}
+
+type Layers = BTreeMap<LayerId, (Arc<OwnedFd>, Arc<OwnedFd>)>;
+
+fn place(policy: &Policy, layers: &Layers, path: &AbsPath) -> Option<Place> {
+    let layer = policy
+        .layers
+        .iter()
+        .filter(|layer| path.relative_to(&layer.target).is_some())
+        .max_by_key(|layer| layer.target.depth())?;
+    let (upper, merged) = layers.get(&layer.id)?;
+    let path = path.relative_to(&layer.target)?;
+    Some(Place { upper: Arc::clone(upper), merged: Arc::clone(merged), path })
+}
+
+impl Pair {
+    /// The folders in which a change shows: the host's, and the session's own as the session sees it.
+    pub(super) fn folders(&self) -> Vec<PathBuf> {
+        let mut folders: Vec<PathBuf> =
+            self.real.parent().map(|dir| dir.to_path_buf()).into_iter().collect();
+        for place in &self.inside {
+            let parent = place.path.parent();
+            let path = parent.as_ref().map_or(std::path::Path::new("."), |p| p.as_path());
+            for root in [&place.merged, &place.upper] {
+                // Through the open descriptor: an inotify watch wants a path. The folder is resolved beneath, so a link
+                // laid by the task leads nowhere.
+                let beneath = fs::ResolveFlags::BENEATH
+                    | fs::ResolveFlags::NO_SYMLINKS
+                    | fs::ResolveFlags::NO_MAGICLINKS;
+                let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                if fs::openat2(root, path, flags, Mode::empty(), beneath).is_ok() {
+                    let base = format!("/proc/self/fd/{}", root.as_raw_fd());
+                    folders.push(PathBuf::from(base).join(path));
+                }
+            }
+        }
+        folders
+    }
+
+    fn read_host(&self) -> Option<Content> {
+        file::read(file::open_real(self.real.as_path())?, self.is_json)
+    }
+
+    fn open_inside(&self) -> Option<OwnedFd> {
+        self.inside.iter().find_map(|place| file::open_beneath(&place.upper, &place.path))
+    }
+
+    fn read_inside(&self) -> Option<Content> {
+        file::read(self.open_inside()?, self.is_json)
+    }
+
+    fn stamps(&self) -> [Option<Stamp>; 2] {
+        let host = file::open_real(self.real.as_path()).as_ref().and_then(file::stamp);
+        let inside = self.open_inside().as_ref().and_then(file::stamp);
+        [host, inside]
+    }
+
+    /// Looks once; true where something has changed but not settled.
+    pub(super) fn check(&mut self, last: bool) -> bool {
+        let now = Some(self.stamps());
+        if now == self.done && !last {
+            return false;
+        }
+        if now != self.seen && !last {
+            self.seen = now;
+            return true;
+        }
+        let host = self.read_host();
+        let inside = self.read_inside();
+        let moved = |side: &Option<Content>| {
+            side.as_ref().is_some_and(|content| Some(content.digest) != self.agreed)
+        };
+        let (host_moved, inside_moved) = (moved(&host) && !last, moved(&inside));
+        let settled = match (host, inside) {
+            (Some(host), Some(inside)) if host.digest == inside.digest => {
+                self.agreed = Some(host.digest);
+                true
+            }
+            (Some(host), Some(inside)) if host_moved && inside_moved => {
+                let (winner, loser) = if inside.modified >= host.modified {
+                    (&inside, &host)
+                } else {
+                    (&host, &inside)
+                };
+                self.keep(&loser.bytes)
+                    && if winner.digest == inside.digest {
+                        self.hand_out(&inside, Some(host.digest))
+                    } else {
+                        self.hand_in(&host, Some(inside.digest))
+                    }
+            }
+            (host, Some(inside)) if inside_moved => {
+                // At the end a change on the host is not handed in any more, but it is not overwritten unkept either.
+                let differs = host.as_ref().is_some_and(|h| Some(h.digest) != self.agreed);
+                let kept = match &host {
+                    Some(host) if differs && host.modified > inside.modified => return false,
+                    Some(host) if differs => self.keep(&host.bytes),
+                    Some(_) | None => true,
+                };
+                kept && self.hand_out(&inside, host.map(|h| h.digest))
+            }
+            (Some(host), inside) if host_moved => self.hand_in(&host, inside.map(|i| i.digest)),
+            // Nothing moved, or a file vanished or is not complete: a deletion is never passed on.
+            _ => true,
+        };
+        if settled {
+            // As it was before the reading: what changed since, by us or by others, is looked at once more.
+            self.done = now;
+        }
+        !settled
+    }
+
+    fn hand_out(&mut self, inside: &Content, expected: Option<Digest>) -> bool {
+        let still = || self.read_host().map(|content| content.digest) == expected;
+        let written = file::replace_real(self.real.as_path(), &inside.bytes, still);
+        if matches!(written, Ok(true)) {
+            self.agreed = Some(inside.digest);
+        }
+        // What can't be written now (a full disk, a folder that is not ours) is tried again when something changes.
+        !matches!(written, Ok(false))
+    }
+
+    fn hand_in(&mut self, host: &Content, expected: Option<Digest>) -> bool {
+        let Some(place) = self.inside.last() else { return true };
+        let shows = file::open_beneath(&place.merged, &place.path)
+            .and_then(|fd| file::read(fd, self.is_json))
+            .is_some_and(|content| content.digest == host.digest);
+        let written = if shows {
+            Ok(true)
+        } else {
+            let still = || self.read_inside().map(|content| content.digest) == expected;
+            file::replace_beneath(&place.merged, &place.path, &host.bytes, still)
+        };
+        if matches!(written, Ok(true)) {
+            self.agreed = Some(host.digest);
+        }
+        !matches!(written, Ok(false))
+    }
+
+    /// Keeps the older of two changes in the session's folder, under the first number that is free.
+    fn keep(&self, bytes: &[u8]) -> bool {
+        use std::io::Write;
+        use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+        if std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.kept).is_err() {
+            return false;
+        }
+        let name = String::from_utf8_lossy(self.declared.file_name().unwrap_or_default());
+        for number in 1..10_000 {
+            let path = self.kept.join(format!("{number}-{name}"));
+            match std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+                Ok(mut file) => return file.write_all(bytes).is_ok(),
+                Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(_) => return false,
+            }
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;
