@@ -1,8 +1,19 @@
 //! `landbox land`.
 
 use super::Invocation;
-use crate::error::{Failure, Kind, Result};
+use crate::error::{Context, Failure, Kind, Result};
+use crate::land::apply::{self, Landed};
+use crate::land::card::Card;
+use crate::land::kind::Durability;
+use crate::land::review::Review;
+use crate::land::select::Selection;
+use crate::session::store::{Session, StateDir, show};
+use crate::ui::card::{View, render};
+use crate::ui::patch::Preview;
 use clap::Args;
+use landbox_shared::digest::Digest;
+use landbox_shared::path::AbsPath;
+use std::path::Path;
 
 #[derive(Debug, Args)]
 pub(super) struct LandArgs {
@@ -26,6 +37,160 @@ pub(super) struct LandArgs {
     with_ignored: bool,
 }
 
-pub(super) fn land(_call: &Invocation, _args: LandArgs) -> Result<u8> {
-    Err(Failure::new(Kind::Failed, "`landbox land` is not there yet"))
+/// A session that was found, and the state it lies in.
+pub(super) struct Opened {
+    pub state: StateDir,
+    pub session: Session,
+}
+
+/// Finds the session meant, and undoes a landing on its project that broke off.
+pub(super) fn open(call: &Invocation, id: Option<&str>) -> Result<Opened> {
+    let home = crate::host::home()?;
+    let state = StateDir::open(&StateDir::locate(&home))?;
+    let here = std::env::current_dir()
+        .and_then(|dir| dir.canonicalize())
+        .context(|| "can't tell where we are".into())?;
+    let here = AbsPath::from_path(&here).ok();
+    let session = state.find(id, here.as_ref())?;
+    if let Some(note) = apply::recover(&state, &session.snapshot.policy.project)? {
+        call.ui.warning(note);
+    }
+    Ok(Opened { state, session })
+}
+
+pub(super) fn land(call: &Invocation, args: LandArgs) -> Result<u8> {
+    let expected = args.expect.as_deref().map(expected).transpose()?;
+    let Opened { state, session } = open(call, args.id.as_deref())?;
+    let id = &session.snapshot.id;
+    let selection = Selection { with_ignored: args.with_ignored, ..Selection::default() };
+    let review = Review::of(&session, None, selection.clone())?;
+    if let Some(expected) = expected
+        && expected != review.digest
+    {
+        return Err(Failure::new(
+            Kind::Refused,
+            format!("the changes have the digest {}, not the one expected", review.digest),
+        )
+        .hint(format!("landbox land {id} shows them as they are")));
+    }
+    if review.selected().next().is_none() {
+        return Err(Failure::new(Kind::Nothing, format!("session {id} has nothing to land")));
+    }
+    if let Some(file) = &args.patch {
+        write_patch(call, &review, file)?;
+        return Ok(0);
+    }
+    if args.apply && review.is_live() {
+        return Err(Failure::new(Kind::Refused, format!("session {id} is still running"))
+            .hint("end it first; landbox diff shows what it has changed so far"));
+    }
+    let mut card = review.card(&session)?;
+    let shown = review.digest;
+    let asks = call.ui.is_interactive() && !args.yes;
+    if args.apply && !asks && !args.yes && expected.is_none() {
+        return Err(unasked(id.as_str(), &shown));
+    }
+    let can_ask = asks && review.has_landable() && !review.is_live();
+    if !args.apply || asks {
+        show_card(call, &review, &card, args.with_ignored, !can_ask)?;
+    }
+    // The scan's lock on the base goes with it; the landing scans for itself.
+    drop(review);
+    if can_ask {
+        let question = format!("Apply this to {}?", session.snapshot.policy.project);
+        if call.ui.confirm(&question) != Some(true) {
+            call.ui.status("Nothing was changed.");
+            return Ok(0);
+        }
+    } else if !args.apply {
+        return Ok(finish(call, &state, &card));
+    }
+    let landed = apply::apply(&state, id, &selection, &shown)?;
+    card.applied = true;
+    card.durability = if landed.synced { Durability::Synced } else { Durability::Unsynced };
+    report(call, &session, &card, &landed)
+}
+
+/// The layer is made durable once it was shown.
+fn finish(call: &Invocation, state: &StateDir, card: &Card) -> u8 {
+    if let Err(failure) = crate::land::sync::session(state, &card.session) {
+        call.ui.warning(failure.message);
+    }
+    0
+}
+
+fn expected(text: &str) -> Result<Digest> {
+    Digest::parse(text).ok_or_else(|| {
+        Failure::new(Kind::Usage, "--expect takes a digest as landbox diff prints it")
+            .hint("it looks like sha256: and 64 hexadecimal digits")
+    })
+}
+
+fn unasked(id: &str, shown: &Digest) -> Failure {
+    Failure::new(Kind::Usage, "there is no terminal to ask on, so nothing was applied")
+        .hint(format!("landbox land {id} --apply --expect {shown} applies exactly what was shown"))
+        .hint(format!("landbox land {id} --apply --yes applies whatever there is"))
+}
+
+fn show_card(
+    call: &Invocation,
+    review: &Review,
+    card: &Card,
+    with_ignored: bool,
+    next: bool,
+) -> Result<()> {
+    if call.ui.json {
+        return call.ui.document(card);
+    }
+    let mut preview = Preview::new();
+    review.write_patch(&mut preview)?;
+    let color = call.ui.color_stdout();
+    let view = View { with_ignored, preview: Some(&preview), next, color };
+    call.ui.result(render(card, &view))
+}
+
+fn report(call: &Invocation, session: &Session, card: &Card, landed: &Landed) -> Result<u8> {
+    if call.ui.json {
+        call.ui.document(card)?;
+    } else {
+        let files = if landed.changes == 1 { "change" } else { "changes" };
+        let target = &session.snapshot.policy.project;
+        call.ui.status(format!("Landed {} {files} in {target}.", landed.changes));
+    }
+    for path in &landed.staying {
+        let why = "stays, because it holds something that does not land";
+        call.ui.warning(format!("{} {why}", crate::ui::text::visible(path.as_bytes())));
+    }
+    let held =
+        card.changes.iter().filter(|c| !c.landable && c.group == crate::land::kind::Group::Project);
+    let held = held.count();
+    if held > 0 {
+        call.ui.warning(format!("{held} of the changes can't land; landbox diff says why"));
+    }
+    match &landed.disturbed {
+        None => Ok(0),
+        Some(path) => Err(Failure::new(
+            Kind::Failed,
+            format!(
+                "all of it landed, but {} was changed again right afterwards",
+                crate::ui::text::visible(path.as_bytes())
+            ),
+        )
+        .hint("look at that file: it is no longer what was reviewed")),
+    }
+}
+
+fn write_patch(call: &Invocation, review: &Review, file: &Path) -> Result<()> {
+    if file == Path::new("-") {
+        return call.ui.patch(true, |out| review.write_patch(out));
+    }
+    let what = || format!("can't write {}", show(file));
+    let dir = file.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut out = tempfile::Builder::new().prefix(".landbox-").tempfile_in(dir).context(what)?;
+    review.write_patch(out.as_file_mut())?;
+    let mode = rustix::fs::Mode::from_raw_mode(0o644);
+    rustix::fs::fchmod(out.as_file(), mode).context(what)?;
+    out.persist(file).context(what)?;
+    call.ui.status(format!("Wrote the patch to {}.", show(file)));
+    Ok(())
 }

@@ -4,7 +4,7 @@ use super::kind::{ChangeKind, ChangeState, EntryType, Group};
 use crate::error::Result;
 use landbox_shared::digest::Digest;
 use landbox_shared::id::LayerId;
-use landbox_shared::path::RelPath;
+use landbox_shared::path::{AbsPath, RelPath};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 
@@ -154,4 +154,28 @@ pub trait Bodies {
 
     /// The bytes of `change.new` (a [`Node::File`]).
     fn new_bytes(&self, change: &Change) -> Result<File>;
+}
+
+/// What one layer holds: changes, and the folders that come and go with them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Changeset {
+    /// The layer.
+    pub layer: LayerId,
+    /// The real folder.
+    pub target: AbsPath,
+    /// Sorted by path.
+    pub changes: Vec<Change>,
+    /// Sorted by path.
+    pub folders: Vec<ImpliedFolder>,
+}
+
+/// A folder that is not a change of its own, because others below it are and its mode is an ordinary one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImpliedFolder {
+    /// Below the layer's target.
+    pub path: RelPath,
+    /// The mode to make it with; `None` if it is to go once it is empty.
+    pub make: Option<u32>,
+    /// Whether the real path is still the base.
+    pub state: ChangeState,
 }

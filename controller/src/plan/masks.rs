@@ -42,10 +42,7 @@ pub(super) fn outside_layers(policy: &Policy, bindings: &[Binding], view: &Launc
     let mut reachable = Vec::new();
     for mask in &policy.masks {
         for binding in bindings {
-            // A link in a real folder leads to what is masked by itself; over the link nothing can be mounted.
-            if let Some(shown) = binding.shows(&mask.path)
-                && !view.masked_links.contains(&mask.path)
-            {
+            if let Some(shown) = binding.shows(&mask.path) {
                 masks.push((shown, mask.kind));
             }
         }

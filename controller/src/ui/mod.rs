@@ -80,6 +80,24 @@ impl Ui {
         }
     }
 
+    /// Prints a patch on stdout, made visible for a terminal; `raw` gives a reader that is no terminal the bytes.
+    pub fn patch(&self, raw: bool, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
+        let out = std::io::stdout();
+        let verbatim = raw && !out.is_terminal();
+        let mut out = Lenient(out.lock());
+        if verbatim {
+            write(&mut out)?;
+        } else {
+            write(&mut patch::PatchPrinter::new(&mut out, self.color_stdout()))?;
+        }
+        crate::error::Context::context(out.flush(), || "can't write to stdout".into())
+    }
+
+    /// Whether there is somebody to ask.
+    pub fn is_interactive(&self) -> bool {
+        !self.json && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+    }
+
     /// Prints a document on stdout.
     pub fn document(&self, document: &impl Serialize) -> Result<()> {
         let mut text =
@@ -117,5 +135,24 @@ impl Ui {
         let mut answer = String::new();
         std::io::stdin().read_line(&mut answer).ok()?;
         Some(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+    }
+}
+
+/// A reader that has seen enough (`| head`) is not a failure.
+struct Lenient<W: Write>(W);
+
+impl<W: Write> Write for Lenient<W> {
+    fn write(&mut self, data: &[u8]) -> std::io::Result<usize> {
+        match self.0.write(data) {
+            Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(data.len()),
+            other => other,
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        match self.0.flush() {
+            Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+            other => other,
+        }
     }
 }

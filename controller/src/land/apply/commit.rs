@@ -1,0 +1,264 @@
+//! Doing the steps, and undoing them. A step is one rename or one chmod, beneath the project's root, through a parent
+//! that is resolved anew; what a rename has displaced is compared with the base before it counts.
+//!
+//! Undoing looks at what is there instead of at what was done, so it serves a failed landing and a crashed one alike.
+
+use super::plan::{Action, Step};
+use super::stage::{self, Stage};
+use crate::error::{Failure, Kind, Result};
+use crate::land::changeset::Node;
+use crate::land::kind::EntryType;
+use crate::land::tree::{self, Tree};
+use landbox_shared::path::RelPath;
+use rustix::fs::{self, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+/// Why a step failed.
+enum Stop {
+    /// The project is not what the base says.
+    Drift,
+    /// The system refused.
+    Io(io::Error),
+}
+
+impl From<Errno> for Stop {
+    fn from(errno: Errno) -> Self {
+        match errno {
+            // Something is where nothing should be, or nothing where something should be, or a link is on the way.
+            Errno::EXIST | Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NOTEMPTY => {
+                Self::Drift
+            }
+            other => Self::Io(other.into()),
+        }
+    }
+}
+
+impl From<io::Error> for Stop {
+    fn from(error: io::Error) -> Self {
+        match Errno::from_io_error(&error) {
+            Some(errno) => errno.into(),
+            None => Self::Io(error),
+        }
+    }
+}
+
+/// Does step number `index`.
+pub(super) fn perform(index: usize, step: &Step, project: &Tree, stage: &Stage) -> Result<()> {
+    attempt(index, step, project, stage).map_err(|stop| match stop {
+        Stop::Drift => Failure::new(
+            Kind::Conflict,
+            format!("{} changed while the landing was under way; nothing was changed", step.path),
+        )
+        .hint("look at the changes again with landbox diff"),
+        Stop::Io(e) => Failure::new(
+            Kind::Failed,
+            format!("can't land {}: {e}; nothing was changed", step.path),
+        ),
+    })
+}
+
+fn attempt(index: usize, step: &Step, project: &Tree, stage: &Stage) -> Result<(), Stop> {
+    let place = stage::name(index);
+    let parent = project.place(step.path.parent().as_ref())?;
+    let name = step.path.file_name();
+    match &step.action {
+        Action::Take { old } => {
+            fs::renameat_with(&parent, name, stage.dir(), &place[..], RenameFlags::NOREPLACE)?;
+            displaced(stage, &place, old)?;
+        }
+        Action::Put { new, implied } => {
+            let put =
+                fs::renameat_with(stage.dir(), &place[..], &parent, name, RenameFlags::NOREPLACE);
+            match put {
+                Err(Errno::EXIST) if *implied => {
+                    // The owner has made the same folder meanwhile. Its mode is theirs.
+                    let there = tree::meta_at(&parent, name)?;
+                    if there.is_none_or(|m| m.kind != new.kind()) {
+                        return Err(Stop::Drift);
+                    }
+                }
+                other => other?,
+            }
+        }
+        Action::Swap { old, .. } => {
+            fs::renameat_with(stage.dir(), &place[..], &parent, name, RenameFlags::EXCHANGE)?;
+            displaced(stage, &place, old)?;
+        }
+        Action::Mode { kind, old, new } => {
+            set_mode(&parent, name, *kind, *old, *new)?;
+        }
+    }
+    // A parent that was moved away meanwhile has taken the change with it.
+    let again = project.place(step.path.parent().as_ref())?;
+    let (used, now) = (tree::meta_of(&parent)?, tree::meta_of(&again)?);
+    if (used.dev, used.ino) == (now.dev, now.ino) { Ok(()) } else { Err(Stop::Drift) }
+}
+
+/// Compares what moved into the stage with what should have.
+fn displaced(stage: &Stage, place: &[u8], old: &Node) -> Result<(), Stop> {
+    let meta = tree::meta_at(stage.dir(), place)?.ok_or(Stop::Drift)?;
+    let same = match old {
+        Node::Unreadable { kind, mode } => (meta.kind, meta.mode) == (*kind, *mode),
+        Node::Dir { mode } => {
+            (meta.kind, meta.mode) == (EntryType::Dir, *mode)
+                && tree::names(open_folder(stage.dir(), place)?)?.is_empty()
+        }
+        Node::File { .. } | Node::Symlink { .. } | Node::Special { .. } => {
+            tree::node_at(stage.dir(), place, &meta)? == *old
+        }
+    };
+    if same { Ok(()) } else { Err(Stop::Drift) }
+}
+
+/// Changes the mode of what is there, if it is of the kind and mode expected.
+fn set_mode(
+    parent: &OwnedFd,
+    name: &[u8],
+    kind: EntryType,
+    old: u32,
+    new: u32,
+) -> Result<(), Stop> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let fd = fs::openat(parent, name, flags, Mode::empty())?;
+    let meta = tree::meta_of(&fd)?;
+    if (meta.kind, meta.mode) != (kind, old) {
+        return Err(Stop::Drift);
+    }
+    // By descriptor, which no rename can exchange; chmod of an O_PATH descriptor works through its magic link alone.
+    fs::chmod(format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd()), Mode::from_raw_mode(new))?;
+    if tree::meta_of(&fd)?.mode == new {
+        return Ok(());
+    }
+    Err(Stop::Io(io::Error::other(format!("this file system can't give it the mode {new:04o}"))))
+}
+
+/// Undoes every step that was done, the last first. Gives the paths whose old object could not go back, because the
+/// owner has put something else there meanwhile: it stays in the stage.
+pub(super) fn undo(steps: &[Step], project: &Tree, stage: &Stage) -> Vec<(usize, RelPath)> {
+    let mut stuck = Vec::new();
+    for (index, step) in steps.iter().enumerate().rev() {
+        if !undo_one(index, step, project, stage).unwrap_or(false) {
+            stuck.push((index, step.path.clone()));
+        }
+    }
+    stuck
+}
+
+/// Whether nothing of the step is left to undo.
+fn undo_one(index: usize, step: &Step, project: &Tree, stage: &Stage) -> io::Result<bool> {
+    let place = stage::name(index);
+    let there = tree::meta_at(stage.dir(), &place)?;
+    let parent = match project.place(step.path.parent().as_ref()) {
+        Ok(parent) => parent,
+        // No parent, so the step was never done; but an old object in the stage has lost its place.
+        Err(_) => return Ok(there.is_none_or(|m| step.staged == Some((m.dev, m.ino)))),
+    };
+    let name = step.path.file_name();
+    let target = tree::meta_at(&parent, name)?;
+    let is_ours = |m: &tree::Meta| step.staged == Some((m.dev, m.ino));
+    match &step.action {
+        Action::Take { .. } => {
+            if there.is_none() {
+                return Ok(true);
+            }
+            let flags = RenameFlags::NOREPLACE;
+            Ok(fs::renameat_with(stage.dir(), &place[..], &parent, name, flags).is_ok())
+        }
+        Action::Put { new, .. } => {
+            let Some(target) = target.filter(is_ours) else { return Ok(true) };
+            if !untouched(&parent, name, &target, new)? {
+                // What the owner has put into it, or made of it, is not ours to take away.
+                return Ok(new.kind() == EntryType::Dir);
+            }
+            let flags = RenameFlags::NOREPLACE;
+            Ok(fs::renameat_with(&parent, name, stage.dir(), &place[..], flags).is_ok())
+        }
+        Action::Swap { new, .. } => {
+            if there.as_ref().is_none_or(is_ours) {
+                return Ok(true);
+            }
+            // The old object is in the stage.
+            let flags = match target {
+                None => RenameFlags::NOREPLACE,
+                Some(target) if is_ours(&target) && untouched(&parent, name, &target, new)? => {
+                    RenameFlags::EXCHANGE
+                }
+                Some(_) => return Ok(false),
+            };
+            Ok(fs::renameat_with(stage.dir(), &place[..], &parent, name, flags).is_ok())
+        }
+        Action::Mode { kind, old, new } => {
+            if target.is_none_or(|m| (m.kind, m.mode) != (*kind, *new)) {
+                return Ok(true);
+            }
+            Ok(set_mode(&parent, name, *kind, *new, *old).is_ok())
+        }
+    }
+}
+
+/// Whether a landed object is still what was landed; a folder, whether it is empty.
+fn untouched(parent: &OwnedFd, name: &[u8], meta: &tree::Meta, new: &Node) -> io::Result<bool> {
+    if new.kind() == EntryType::Dir {
+        return Ok(tree::names(open_folder(parent, name)?)?.is_empty());
+    }
+    match tree::node_at(parent, name, meta) {
+        Ok(node) => Ok(node == *new),
+        // Landed without the right to read it.
+        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Ok(true),
+        Err(e) => Err(e),
+    }
+}
+
+fn open_folder(parent: &OwnedFd, name: &[u8]) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    fs::openat(parent, name, flags, Mode::empty())
+}
+
+/// Checks every landed path once more. Gives the first that is not what was landed: somebody was quick.
+pub(super) fn verify(steps: &[Step], project: &Tree) -> Option<RelPath> {
+    let (mut modes, mut come) = (HashMap::new(), HashSet::new());
+    for step in steps {
+        match step.action {
+            Action::Mode { new, .. } => {
+                modes.insert(&step.path, new);
+            }
+            Action::Put { .. } | Action::Swap { .. } => {
+                come.insert(&step.path);
+            }
+            Action::Take { .. } => {}
+        }
+    }
+    let holds = |step: &Step| -> io::Result<bool> {
+        let meta = project.meta(&step.path)?;
+        let new = match &step.action {
+            Action::Take { .. } => return Ok(meta.is_none() || come.contains(&step.path)),
+            // The last one counts; a folder that was opened up to be removed is gone.
+            Action::Mode { .. } => {
+                let mode = modes.get(&step.path);
+                return Ok(meta.is_none_or(|m| mode.is_none_or(|mode| m.mode == *mode)));
+            }
+            Action::Put { new: Node::Dir { .. }, implied: true } => {
+                return Ok(meta.is_some_and(|m| m.kind == EntryType::Dir));
+            }
+            Action::Put { new, .. } | Action::Swap { new, .. } => new,
+        };
+        let Some(meta) = meta else { return Ok(false) };
+        if let Node::Dir { mode } = new {
+            let mode = modes.get(&step.path).unwrap_or(mode);
+            return Ok((meta.kind, meta.mode) == (EntryType::Dir, *mode));
+        }
+        let parent = project.place(step.path.parent().as_ref())?;
+        match tree::node_at(&parent, step.path.file_name(), &meta) {
+            Ok(node) => Ok(node == *new),
+            // Landed without the right to read it: the identity must do.
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+                Ok(step.staged == Some((meta.dev, meta.ino)))
+            }
+            Err(e) => Err(e),
+        }
+    };
+    steps.iter().find(|s| !holds(s).unwrap_or(false)).map(|s| s.path.clone())
+}

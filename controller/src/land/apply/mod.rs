@@ -1,0 +1,227 @@
+//! Applying a changeset to the real project: all of it or nothing, also across a crash, and only what was shown.
+//!
+//! 1. Under the project's lock and the session's, the layer is scanned again and compared with what was shown.
+//! 2. Every path must still be the base; else nothing happens.
+//! 3. All new objects are prepared in the stage and synced, the new base records beside them, then the journal.
+//! 4. Step by step, names are exchanged. A step that fails undoes all before it.
+//! 5. The new base records take their place: from here on the landing has happened.
+
+mod commit;
+mod journal;
+mod plan;
+mod stage;
+#[cfg(test)]
+mod tests;
+
+use super::changeset::{Base, Change, Changeset};
+use super::kind::{ChangeState, Group};
+use super::layer::{LayerView, project_of};
+use super::select::Selection;
+use super::tree::{self, Tree};
+use crate::error::{Context, Failure, Kind, Result};
+use crate::session::model::ChangeCounts;
+use crate::session::store::{Attendance, Session, SessionLock, StateDir};
+use journal::{Journal, ProjectLock};
+use landbox_shared::digest::Digest;
+use landbox_shared::id::SessionId;
+use landbox_shared::path::{AbsPath, RelPath};
+use stage::Stage;
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, Instant};
+
+/// What a landing did.
+#[derive(Debug)]
+pub struct Landed {
+    /// Number of changes that landed.
+    pub changes: usize,
+    /// Whether all of it is known to be on disk.
+    pub synced: bool,
+    /// Deleted folders that stay, because they hold something that does not land.
+    pub staying: Vec<RelPath>,
+    /// A path that somebody changed again right after it landed.
+    pub disturbed: Option<RelPath>,
+}
+
+/// Undoes a landing on `project` that broke off, if there is one and nobody is landing there now. Gives a sentence.
+pub fn recover(state: &StateDir, project: &AbsPath) -> Result<Option<String>> {
+    match ProjectLock::take(state, project, false)? {
+        Some(lock) => lock.recover(),
+        None => Ok(None),
+    }
+}
+
+/// Lands what `selection` holds of the session's project layer, if its digest is `shown`.
+pub fn apply(
+    state: &StateDir,
+    id: &SessionId,
+    selection: &Selection,
+    shown: &Digest,
+) -> Result<Landed> {
+    apply_with(state, id, selection, shown, &mut |_| Ok(()))
+}
+
+/// Holds a session stopped: no controller and no helper takes it up.
+#[derive(Debug)]
+pub(super) struct Stopped {
+    _attendance: Attendance,
+    _lock: SessionLock,
+}
+
+/// Holds the session stopped, or gives `None` where it runs.
+pub(super) fn try_stop(session: &Session) -> Result<Option<Stopped>> {
+    // The controller's lock first: while a controller lives, nobody may touch the lock its helper is about to take.
+    let Some(attendance) = session.attend()? else { return Ok(None) };
+    Ok(session.try_lock()?.map(|lock| Stopped { _attendance: attendance, _lock: lock }))
+}
+
+/// Holds the session stopped. A command that only looks holds its locks for a moment, so one look is not enough.
+pub(super) fn stop(session: &Session) -> Result<Stopped> {
+    let until = Instant::now() + Duration::from_millis(200);
+    loop {
+        if let Some(stopped) = try_stop(session)? {
+            return Ok(stopped);
+        }
+        if Instant::now() > until {
+            let id = &session.snapshot.id;
+            return Err(Failure::new(Kind::Refused, format!("session {id} is still running"))
+                .hint("end it first; landbox diff already shows what it has changed"));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// `before` is called with the number of each step before it is done.
+fn apply_with(
+    state: &StateDir,
+    id: &SessionId,
+    selection: &Selection,
+    shown: &Digest,
+    before: &mut dyn FnMut(usize) -> Result<()>,
+) -> Result<Landed> {
+    let mut session = state.load(id)?;
+    let layer = project_of(&session).cloned().ok_or_else(|| nothing(id))?;
+    let lock = ProjectLock::take(state, &layer.target, true)?
+        .ok_or_else(|| Failure::new(Kind::Failed, "can't lock the project"))?;
+    lock.recover()?;
+    let _stopped = stop(&session)?;
+    // Anything may have happened while we waited: another landing of this very session, say.
+    session = state.load(id)?;
+    super::check_present(&session)?;
+    let mut view = LayerView::read(&session, &layer, false)?;
+    let set = view.changeset.clone();
+    let holds = |c: &Change| selection.holds(c);
+    let found = super::digest::digest(&[&set], holds);
+    let chosen: Vec<&Change> = set.changes.iter().filter(|c| holds(c) && c.landable).collect();
+    if chosen.is_empty() {
+        return Err(nothing(id));
+    }
+    if found != *shown {
+        return Err(Failure::new(
+            Kind::Refused,
+            format!("the changes are not the ones that were shown: their digest is {found} now"),
+        )
+        .hint(format!("landbox land {id} shows them as they are")));
+    }
+    refuse_drift(&chosen)?;
+    let project = Tree::open(layer.target.as_path())
+        .context(|| format!("can't open the project {}", layer.target))?;
+    let mut plan = plan::plan(&set, &chosen, &view.masks, &project)?;
+    let stage = Stage::make(&project, layer.target.as_path(), &session.dir, id)?;
+    let by_path: HashMap<&RelPath, &Change> = chosen.iter().map(|c| (&c.path, *c)).collect();
+    let prepared = stage.fill(&mut plan.steps, &project, &by_path, &view).and_then(|()| {
+        for (path, new) in &plan.landed {
+            let base = new.clone().map_or(Base::Absent, Base::Known);
+            view.store.rebase(path.clone(), base);
+        }
+        view.store.write_beside()
+    });
+    let records = match prepared {
+        Ok(records) => records,
+        Err(failure) => {
+            // Nothing in the project was touched.
+            let _ = crate::overlay::remove::remove_tree(&stage.path);
+            return Err(failure);
+        }
+    };
+    records.as_file().sync_all().context(|| "can't write the base store to disk".into())?;
+    let records = records.into_temp_path();
+    let root = tree::meta_of(project.root()).context(|| "can't read the project".into())?.ino;
+    let journal = Journal::new(id, &layer.target, root, &stage.path, &records, plan.steps.clone())?;
+    lock.begin(&journal)?;
+    // From here on the journal decides over the file's fate, not our own end.
+    let records = records.keep().context(|| "can't keep the base store".into())?;
+    let done = plan.steps.iter().enumerate().try_for_each(|(index, step)| {
+        before(index)?;
+        commit::perform(index, step, &project, &stage)
+    });
+    if let Err(mut failure) = done {
+        if let Some(note) = journal.undo(&project)? {
+            failure.hints.push(note);
+        }
+        lock.end()?;
+        return Err(failure);
+    }
+    let mut synced = journal::sync_parents(&plan.steps, &project);
+    let disturbed = commit::verify(&plan.steps, &project);
+    before(plan.steps.len())?;
+    view.store.replace(&records)?;
+    synced &= journal::sync(&view.store.path()).is_ok();
+    session.state.landing.count += 1;
+    session.state.landing.last_at = Some(now());
+    session.state.changes = Some(left(&set, &chosen, &view)?);
+    session.state.landing.synced &= synced;
+    session.save_state()?;
+    journal::tidy(&journal)?;
+    lock.end()?;
+    Ok(Landed { changes: chosen.len(), synced, staying: plan.staying, disturbed })
+}
+
+/// RFC 3339, UTC, whole seconds.
+pub(super) fn now() -> String {
+    jiff::Timestamp::now()
+        .round(jiff::Unit::Second)
+        .unwrap_or_else(|_| jiff::Timestamp::now())
+        .to_string()
+}
+
+/// Figures of what a landing leaves: changes that cannot land.
+fn left(set: &Changeset, landed: &[&Change], view: &LayerView) -> Result<ChangeCounts> {
+    let landed: HashSet<&RelPath> = landed.iter().map(|c| &c.path).collect();
+    let rest =
+        set.changes.iter().filter(|c| c.group == Group::Project && !landed.contains(&c.path));
+    let mut out = ChangeCounts { files: 0, added: 0, deleted: 0 };
+    for change in rest {
+        let figures = super::patch::figures(change, view)?;
+        out.files += 1;
+        out.added += figures.added.unwrap_or(0);
+        out.deleted += figures.deleted.unwrap_or(0);
+    }
+    Ok(out)
+}
+
+fn nothing(id: &SessionId) -> Failure {
+    Failure::new(Kind::Nothing, format!("session {id} has nothing to land"))
+}
+
+/// Names every path that is no longer the base.
+fn refuse_drift(chosen: &[&Change]) -> Result<()> {
+    const NAMED: usize = 20;
+    let drifted: Vec<&&Change> =
+        chosen.iter().filter(|c| c.state == ChangeState::Drifted).collect();
+    if drifted.is_empty() {
+        return Ok(());
+    }
+    let mut names: Vec<String> =
+        drifted.iter().take(NAMED).map(|c| crate::ui::text::visible(c.path.as_bytes())).collect();
+    if drifted.len() > NAMED {
+        names.push(format!("and {} more", drifted.len() - NAMED));
+    }
+    Err(Failure::new(
+        Kind::Conflict,
+        format!(
+            "nothing was changed, because the project is no longer what the session saw: {}",
+            names.join(", ")
+        ),
+    )
+    .hint("landbox land --patch FILE writes the changes as a patch, to be merged by hand"))
+}

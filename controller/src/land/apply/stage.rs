@@ -1,0 +1,289 @@
+//! The stage: a folder on the project's own mount in which new objects are prepared, and into which old ones move.
+//! Everything that can run out of space, or be refused by the file system, happens here, before the project is touched.
+
+use super::plan::{Action, Step};
+use crate::error::{Context, Failure, Kind, Result};
+use crate::land::changeset::{Bodies, Change, Node};
+use crate::land::content;
+use crate::land::kind::EntryType;
+use crate::land::tree::{self, Meta, Tree};
+use landbox_shared::id::SessionId;
+use landbox_shared::path::RelPath;
+use rustix::fs::{self, AtFlags, Gid, Mode, OFlags, Uid, XattrFlags};
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+#[derive(Debug)]
+pub(super) struct Stage {
+    pub path: PathBuf,
+    dir: OwnedFd,
+}
+
+/// The name of a step's place.
+pub(super) fn name(index: usize) -> Vec<u8> {
+    index.to_string().into_bytes()
+}
+
+impl Stage {
+    /// Makes the stage where a rename reaches the project: in the session's folder, else in the repository's `.git`,
+    /// where git looks at nothing it does not know, else in the project under a hidden name.
+    pub(super) fn make(
+        project: &Tree,
+        root: &Path,
+        session_dir: &Path,
+        id: &SessionId,
+    ) -> Result<Self> {
+        let what = || "can't make the folder in which the landing is prepared".to_owned();
+        let mount = mount_of(project.root()).context(what)?;
+        let git = root.join(".git");
+        let is_dir = |p: &Path| std::fs::symlink_metadata(p).is_ok_and(|m| m.is_dir());
+        let hidden = format!(".landbox-{id}");
+        let mut places = vec![session_dir.join("landing")];
+        if is_dir(&git) {
+            places.push(git.join(&hidden));
+        }
+        places.push(root.join(&hidden));
+        for path in places {
+            let parent = path.parent().unwrap_or(root);
+            let Ok(fd) = Tree::open(parent) else { continue };
+            if mount_of(fd.root()).context(what)? != mount {
+                continue;
+            }
+            // Left over from a landing whose journal is gone: it was never begun, or it is done.
+            crate::overlay::remove::remove_tree(&path).context(what)?;
+            match std::fs::DirBuilder::new().mode(0o700).create(&path) {
+                Ok(()) => return Self::open(path).context(what),
+                Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {}
+                Err(e) => return Err(e).context(what),
+            }
+        }
+        Err(Failure::new(
+            Kind::Failed,
+            "there is no place on the project's file system to prepare the landing in",
+        )
+        .hint(format!("make {} writable for yourself", crate::session::store::show(root))))
+    }
+
+    /// Opens a stage that exists.
+    pub(super) fn open(path: PathBuf) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let dir = fs::open(&path, flags, Mode::empty())?;
+        Ok(Self { path, dir })
+    }
+
+    pub(super) fn dir(&self) -> &OwnedFd {
+        &self.dir
+    }
+
+    /// Prepares every new object, checks it, and writes all of them to disk.
+    pub(super) fn fill(
+        &self,
+        steps: &mut [Step],
+        project: &Tree,
+        changes: &HashMap<&RelPath, &Change>,
+        bodies: &dyn Bodies,
+    ) -> Result<()> {
+        for (index, step) in steps.iter_mut().enumerate() {
+            let what = format!("can't prepare {}", step.path);
+            let (new, replaces) = match &step.action {
+                Action::Put { new, .. } => (new, false),
+                Action::Swap { new, .. } => (new, true),
+                Action::Take { .. } | Action::Mode { .. } => continue,
+            };
+            let old =
+                if replaces { project.meta(&step.path).context(|| what.clone())? } else { None };
+            let place = Place { stage: self, project, path: &step.path, old };
+            let name = name(index);
+            match new {
+                Node::File { .. } => {
+                    let Some(change) = changes.get(&step.path) else {
+                        return Err(Failure::new(Kind::Failed, what));
+                    };
+                    place.file(&name, new, &bodies.new_bytes(change)?).context(|| what.clone())?;
+                }
+                Node::Symlink { target } => place.link(&name, target).context(|| what.clone())?,
+                Node::Dir { mode } => place.folder(&name, *mode).context(|| what.clone())?,
+                Node::Special { .. } | Node::Unreadable { .. } => {
+                    return Err(Failure::new(Kind::Failed, what));
+                }
+            }
+            let meta = tree::meta_at(&self.dir, &name).context(|| what.clone())?;
+            let meta = meta.ok_or_else(|| Failure::new(Kind::Failed, what))?;
+            step.staged = Some((meta.dev, meta.ino));
+        }
+        self.sync(steps)
+    }
+
+    /// One pass over everything, after all of it was written: that lets the file system batch.
+    fn sync(&self, steps: &[Step]) -> Result<()> {
+        let what = || "can't write the landing to disk".to_owned();
+        for (index, step) in steps.iter().enumerate() {
+            let file = match &step.action {
+                Action::Put { new: Node::File { .. }, .. }
+                | Action::Swap { new: Node::File { .. }, .. } => name(index),
+                Action::Put { .. }
+                | Action::Swap { .. }
+                | Action::Take { .. }
+                | Action::Mode { .. } => {
+                    continue;
+                }
+            };
+            // Writing rights are not needed for it, but reading ones are: a mode of 000 was set already.
+            match tree::file_at(&self.dir, &file) {
+                Ok(file) => file.sync_all().context(what)?,
+                Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {}
+                Err(e) => return Err(e).context(what),
+            }
+        }
+        fs::fsync(&self.dir).context(what)
+    }
+}
+
+struct Place<'a> {
+    stage: &'a Stage,
+    project: &'a Tree,
+    path: &'a RelPath,
+    old: Option<Meta>,
+}
+
+impl Place<'_> {
+    fn file(&self, name: &[u8], new: &Node, from: &File) -> io::Result<()> {
+        let Node::File { mode, size, digest } = new else { return Ok(()) };
+        let file = self.create(name)?;
+        let copied = content::copy(from, &file)?;
+        if copied != (*size, *digest) {
+            return Err(io::Error::other("the layer changed since it was scanned"));
+        }
+        if let Some(old) = self.old.filter(|m| m.kind == EntryType::File) {
+            self.keep_attributes(&file);
+            keep_owner(&file, &old);
+        }
+        self.set_mode(&file, *mode)
+    }
+
+    /// A new file: made without a name in the folder it will lie in, where it takes on that folder's group and default
+    /// access list, and named in the stage, where nobody watches. Else simply in the stage.
+    fn create(&self, name: &[u8]) -> io::Result<File> {
+        let mode = Mode::from_raw_mode(0o600);
+        if self.old.is_none()
+            && let Ok(parent) = self.project.place(self.path.parent().as_ref())
+        {
+            let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
+            if let Ok(fd) = fs::openat(&parent, c".", flags, mode) {
+                let source = format!("/proc/self/fd/{}", fd.as_raw_fd());
+                let follow = AtFlags::SYMLINK_FOLLOW;
+                match fs::linkat(fs::CWD, source.as_str(), &self.stage.dir, name, follow) {
+                    Ok(()) => return Ok(File::from(fd)),
+                    Err(Errno::XDEV | Errno::NOENT | Errno::PERM | Errno::ACCESS) => {}
+                    Err(e) => return Err(e.into()),
+                }
+            }
+        }
+        let flags =
+            OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = File::from(fs::openat(&self.stage.dir, name, flags, mode)?);
+        self.take_group(&file)?;
+        Ok(file)
+    }
+
+    fn link(&self, name: &[u8], target: &[u8]) -> io::Result<()> {
+        fs::symlinkat(target, &self.stage.dir, name)?;
+        if let Some(old) = self.old
+            && rustix::process::geteuid().is_root()
+        {
+            let (uid, gid) = (Uid::from_raw(old.uid), Gid::from_raw(old.gid));
+            fs::chownat(&self.stage.dir, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
+        }
+        Ok(())
+    }
+
+    fn folder(&self, name: &[u8], mode: u32) -> io::Result<()> {
+        fs::mkdirat(&self.stage.dir, name, Mode::from_raw_mode(0o700))?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let dir = fs::openat(&self.stage.dir, name, flags, Mode::empty())?;
+        self.take_group(&dir)?;
+        self.take_default_list(&dir);
+        // Filled first; a mode that forbids that comes last.
+        self.set_mode(&dir, mode | 0o700)
+    }
+
+    /// What is new in a folder with the set-group-id bit belongs to that folder's group.
+    fn take_group(&self, fd: impl AsFd) -> io::Result<()> {
+        let Ok(parent) = self.project.place(self.path.parent().as_ref()) else { return Ok(()) };
+        let parent = tree::meta_of(&parent)?;
+        if parent.mode & 0o2000 == 0 || tree::meta_of(&fd)?.gid == parent.gid {
+            return Ok(());
+        }
+        match fs::fchown(fd, None, Some(Gid::from_raw(parent.gid))) {
+            // The owner is not in that group: the file keeps the owner's.
+            Ok(()) | Err(Errno::PERM) => Ok(()),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// A folder made beside its parent does not inherit the parent's default access list by itself.
+    fn take_default_list(&self, dir: &OwnedFd) {
+        let list = c"system.posix_acl_default";
+        let Ok(parent) = self.project.dir(self.path.parent().as_ref()) else { return };
+        let mut value = vec![0; 4096];
+        if let Ok(len) = fs::fgetxattr(&parent, list, &mut value[..]) {
+            // Best effort: the mode is set, and checked, afterwards.
+            let _ = fs::fsetxattr(dir, list, &value[..len], XattrFlags::empty());
+            let access = c"system.posix_acl_access";
+            let _ = fs::fsetxattr(dir, access, &value[..len], XattrFlags::empty());
+        }
+    }
+
+    /// Carries the access list and the other attributes of the replaced file over, as far as they can be.
+    fn keep_attributes(&self, to: &File) {
+        let open = || -> io::Result<File> {
+            tree::file_at(self.project.place(self.path.parent().as_ref())?, self.path.file_name())
+        };
+        let Ok(from) = open() else { return };
+        let mut list = vec![0; 64 << 10];
+        let Ok(len) = fs::flistxattr(&from, &mut list[..]) else { return };
+        let mut value = vec![0; 64 << 10];
+        for name in list[..len].split(|b| *b == 0).filter(|n| !n.is_empty()) {
+            // Capabilities and integrity seals belong to the old content.
+            let stale = [&b"security.capability"[..], b"security.ima", b"security.evm"];
+            if stale.contains(&name) {
+                continue;
+            }
+            if let Ok(len) = fs::fgetxattr(&from, name, &mut value[..]) {
+                let _ = fs::fsetxattr(to, name, &value[..len], XattrFlags::empty());
+            }
+        }
+    }
+
+    /// Sets permission bits and reads them back: some file systems keep none.
+    fn set_mode(&self, fd: impl AsFd, mode: u32) -> io::Result<()> {
+        fs::fchmod(&fd, Mode::from_raw_mode(mode))?;
+        if tree::meta_of(&fd)?.mode == mode {
+            return Ok(());
+        }
+        Err(io::Error::other(format!("this file system can't give it the mode {mode:04o}")))
+    }
+}
+
+/// The replaced file's owner (root alone can) and group (where its owner may).
+fn keep_owner(file: &File, old: &Meta) {
+    let Ok(new) = tree::meta_of(file) else { return };
+    if rustix::process::geteuid().is_root() && new.uid != old.uid {
+        let _ = fs::fchown(file, Some(Uid::from_raw(old.uid)), None);
+    }
+    if new.gid != old.gid {
+        let _ = fs::fchown(file, None, Some(Gid::from_raw(old.gid)));
+    }
+}
+
+/// Device and mount: what a rename must not cross.
+fn mount_of(fd: impl AsFd) -> io::Result<((u32, u32), u64)> {
+    let mask = fs::StatxFlags::BASIC_STATS | fs::StatxFlags::MNT_ID;
+    let stat = fs::statx(fd.as_fd(), c"", AtFlags::EMPTY_PATH, mask)?;
+    Ok(((stat.stx_dev_major, stat.stx_dev_minor), stat.stx_mnt_id))
+}

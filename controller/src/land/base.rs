@@ -1,0 +1,380 @@
+//! The base store: what was really there when the session first wrote a path.
+//!
+//! ```text
+//! <session>/base/lock               flocked while a layer is scanned
+//! <session>/base/<layer>.records    a header line, then one line a path
+//! <session>/base/<layer>.bytes      content, appended; records point into it
+//! ```
+//! The first scan that finds a path clean records it; from then on kind, digest and patch come from the record,
+//! whatever the owner does to the real file. Written beside and renamed, not synced: a store that a power cut has torn
+//! reads as empty, and every path whose real file is still older than the session is then found clean again.
+
+use super::changeset::{Base, Node};
+use super::kind::EntryType;
+use super::tree::{self, Meta, Time};
+use crate::error::{Context, Result};
+use crate::session::store::show;
+use landbox_shared::id::LayerId;
+use landbox_shared::path::RelPath;
+use rustix::fs::{FlockOperation, MemfdFlags, flock, memfd_create};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, BufWriter, Read, Seek, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+const VERSION: u16 = 1;
+/// Largest file whose bytes are kept.
+const KEEP_FILE: u64 = 1 << 20;
+/// Most bytes kept for one layer.
+const KEEP_ALL: u64 = 64 << 20;
+
+/// What is known of one path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Record {
+    /// What was there.
+    #[serde(rename = "b")]
+    pub base: Base,
+    /// The real file when it was seen to be the base: while it has this stamp, it need not be read again.
+    #[serde(rename = "s")]
+    pub stamp: Option<Stamp>,
+    /// Where the bytes are kept.
+    #[serde(rename = "x")]
+    pub extent: Option<(u64, u64)>,
+    /// Every name below it that was part of the base has a record of its own.
+    #[serde(rename = "c")]
+    pub complete: bool,
+}
+
+/// Identity of a file's state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Stamp {
+    dev: (u32, u32),
+    ino: u64,
+    ctime: Time,
+    size: u64,
+    mode: u32,
+}
+
+impl Stamp {
+    /// The stamp of what `meta` was taken of.
+    pub(crate) fn of(meta: &Meta) -> Self {
+        Self { dev: meta.dev, ino: meta.ino, ctime: meta.ctime, size: meta.size, mode: meta.mode }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Header {
+    version: u16,
+    layer: LayerId,
+    scanned: u32,
+    records: usize,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Line {
+    #[serde(rename = "p")]
+    path: RelPath,
+    #[serde(flatten)]
+    record: Record,
+}
+
+/// The store of one layer, held under its lock.
+#[derive(Debug)]
+pub(crate) struct Store {
+    dir: PathBuf,
+    layer: LayerId,
+    /// Every launch up to this one has ended and was scanned.
+    pub scanned: u32,
+    known: BTreeMap<RelPath, Record>,
+    kept: BTreeMap<RelPath, Record>,
+    bytes: BufWriter<File>,
+    bytes_len: u64,
+    changed: bool,
+    _lock: File,
+}
+
+impl Store {
+    /// Opens a layer's store, waiting for whoever scans it.
+    pub(crate) fn open(session_dir: &Path, layer: &LayerId) -> Result<Self> {
+        let dir = session_dir.join("base");
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&dir)
+            .context(|| format!("can't make {}", show(&dir)))?;
+        let lock = private(&dir.join("lock"))?;
+        flock(&lock, FlockOperation::LockExclusive)
+            .context(|| format!("can't lock {}", show(&dir)))?;
+        let (scanned, known) = read(&dir, layer).unwrap_or_default();
+        let mut bytes = private(&dir.join(format!("{layer}.bytes")))?;
+        let what = || format!("can't use the base store {}", show(&dir));
+        if known.values().all(|r| r.extent.is_none()) {
+            bytes.set_len(0).context(what)?;
+        }
+        let bytes_len = bytes.seek(std::io::SeekFrom::End(0)).context(what)?;
+        let bytes = BufWriter::with_capacity(256 << 10, bytes);
+        Ok(Self {
+            dir,
+            layer: layer.clone(),
+            scanned,
+            known,
+            kept: BTreeMap::new(),
+            bytes,
+            bytes_len,
+            changed: false,
+            _lock: lock,
+        })
+    }
+
+    /// What is known of a path. The record stays; one that no scan asks for is dropped by [`Store::save`], because the
+    /// layer no longer says anything about its path.
+    pub(crate) fn get(&mut self, path: &RelPath) -> Option<&Record> {
+        if let Some(record) = self.known.remove(path) {
+            self.kept.insert(path.clone(), record);
+        }
+        self.kept.get(path)
+    }
+
+    /// Records a path.
+    pub(crate) fn put(&mut self, path: RelPath, record: Record) {
+        self.changed = true;
+        self.known.remove(&path);
+        self.kept.insert(path, record);
+    }
+
+    /// Says that every name of the base below `path` has a record.
+    pub(crate) fn mark_complete(&mut self, path: &RelPath) {
+        if let Some(record) = self.kept.get_mut(path)
+            && !record.complete
+        {
+            record.complete = true;
+            self.changed = true;
+        }
+    }
+
+    /// Names directly below `path` that have a record.
+    pub(crate) fn children(&self, path: Option<&RelPath>) -> Vec<Vec<u8>> {
+        let below = |map: &BTreeMap<RelPath, Record>, out: &mut Vec<Vec<u8>>| {
+            let Some(path) = path else {
+                out.extend(
+                    map.keys().filter(|p| p.parent().is_none()).map(|p| p.as_bytes().to_vec()),
+                );
+                return;
+            };
+            // Everything below sorts after `path/`; names such as `path-x` sort before that and are not in the range.
+            let Ok(first) = path.join(b"\x01") else { return };
+            for (found, _) in map.range(first..).take_while(|(p, _)| p.is_within(path)) {
+                if found.parent().as_ref() == Some(path) {
+                    out.push(found.file_name().to_vec());
+                }
+            }
+        };
+        let mut out = Vec::new();
+        below(&self.known, &mut out);
+        below(&self.kept, &mut out);
+        out
+    }
+
+    /// Reads the real object at `name`, of which `meta` was just taken, as a base: with its bytes kept where `keep` and
+    /// the bounds allow it.
+    pub(crate) fn capture(
+        &mut self,
+        dir: impl AsFd,
+        name: &[u8],
+        meta: &Meta,
+        keep: bool,
+    ) -> std::io::Result<(Node, Option<(u64, u64)>)> {
+        if meta.kind != EntryType::File || !keep || meta.size > KEEP_FILE {
+            return Ok((tree::node_at(dir, name, meta)?, None));
+        }
+        let mut bytes = Vec::with_capacity(usize::try_from(meta.size).unwrap_or(0) + 1);
+        tree::file_at(dir, name)?.take(KEEP_FILE + 1).read_to_end(&mut bytes)?;
+        let size = bytes.len() as u64;
+        let node = Node::File { mode: meta.mode, size, digest: super::content::digest_of(&bytes) };
+        if self.bytes_len + size > KEEP_ALL {
+            return Ok((node, None));
+        }
+        self.bytes.write_all(&bytes)?;
+        let extent = (self.bytes_len, size);
+        self.bytes_len += size;
+        Ok((node, Some(extent)))
+    }
+
+    /// Writes what changed. `scanned` is the newest launch whose every write this scan has seen.
+    pub(crate) fn save(&mut self, scanned: u32) -> Result<()> {
+        if !self.changed && self.known.is_empty() && scanned == self.scanned {
+            return Ok(());
+        }
+        self.known.clear();
+        self.scanned = scanned;
+        let (path, what) = (self.path(), || "can't write the base store".to_owned());
+        self.bytes.flush().context(what)?;
+        self.write_beside()?.persist(&path).context(what)?;
+        self.changed = false;
+        Ok(())
+    }
+
+    /// Where the records are.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.dir.join(format!("{}.records", self.layer))
+    }
+
+    /// Writes the records to a file beside their place, for the caller to put there.
+    pub(crate) fn write_beside(&self) -> Result<tempfile::NamedTempFile> {
+        let what = || "can't write the base store".to_owned();
+        let file =
+            tempfile::Builder::new().prefix(".write-").tempfile_in(&self.dir).context(what)?;
+        let mut out = BufWriter::with_capacity(256 << 10, file);
+        let header = Header {
+            version: VERSION,
+            layer: self.layer.clone(),
+            scanned: self.scanned,
+            records: self.kept.len(),
+        };
+        serde_json::to_writer(&mut out, &header).context(what)?;
+        for (path, record) in &self.kept {
+            out.write_all(b"\n").context(what)?;
+            let line = Line { path: path.clone(), record: record.clone() };
+            serde_json::to_writer(&mut out, &line).context(what)?;
+        }
+        out.write_all(b"\n").context(what)?;
+        out.into_inner().map_err(std::io::IntoInnerError::into_error).context(what)
+    }
+
+    /// Makes what was landed the base of a path. The real file's stamp is left out: within the clock's grain an edit
+    /// after the landing would leave it as it is.
+    pub(crate) fn rebase(&mut self, path: RelPath, base: Base) {
+        let complete = self.kept.get(&path).is_some_and(|r| r.complete);
+        self.put(path, Record { base, stamp: None, extent: None, complete });
+    }
+
+    /// Puts records that were written beside their place there.
+    pub(crate) fn replace(&mut self, beside: &Path) -> Result<()> {
+        let what = || "can't write the base store".to_owned();
+        self.bytes.flush().context(what)?;
+        std::fs::rename(beside, self.path()).context(what)?;
+        self.changed = false;
+        Ok(())
+    }
+
+    /// The kept bytes of a path, as a file of their own. Bytes that a power cut has damaged are no bytes.
+    pub(crate) fn bytes(&self, path: &RelPath) -> Result<Option<File>> {
+        let Some(record) = self.kept.get(path) else { return Ok(None) };
+        let (Some((at, len)), Some(Node::File { digest, .. })) =
+            (record.extent, record.base.node())
+        else {
+            return Ok(None);
+        };
+        let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
+        if self.bytes.get_ref().read_exact_at(&mut bytes, at).is_err()
+            || super::content::digest_of(&bytes) != *digest
+        {
+            return Ok(None);
+        }
+        let what = || format!("can't read the base of {path}");
+        let mut file = File::from(memfd_create(c"base", MemfdFlags::CLOEXEC).context(what)?);
+        file.write_all(&bytes).context(what)?;
+        file.rewind().context(what)?;
+        Ok(Some(file))
+    }
+
+    /// The record that a scan has kept.
+    pub(crate) fn kept(&self, path: &RelPath) -> Option<&Record> {
+        self.kept.get(path)
+    }
+}
+
+fn private(path: &Path) -> Result<File> {
+    std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)
+        .context(|| format!("can't open {}", show(path)))
+}
+
+/// Reads a store; `None` if there is none or it is torn.
+fn read(dir: &Path, layer: &LayerId) -> Option<(u32, BTreeMap<RelPath, Record>)> {
+    let file = File::open(dir.join(format!("{layer}.records"))).ok()?;
+    let mut lines = BufReader::with_capacity(256 << 10, file).split(b'\n');
+    let header: Header = serde_json::from_slice(&lines.next()?.ok()?).ok()?;
+    if header.version != VERSION || header.layer != *layer {
+        return None;
+    }
+    let mut known = BTreeMap::new();
+    for line in lines {
+        let line: Line = serde_json::from_slice(&line.ok()?).ok()?;
+        known.insert(line.path, line.record);
+    }
+    (known.len() == header.records).then_some((header.scanned, known))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rel(path: &[u8]) -> RelPath {
+        RelPath::new(path).unwrap()
+    }
+
+    fn record(base: Base) -> Record {
+        Record { base, stamp: None, extent: None, complete: false }
+    }
+
+    #[test]
+    fn records_survive_and_those_nobody_asks_for_go() {
+        let dir = tempfile::tempdir().unwrap();
+        let layer = LayerId::new("project").unwrap();
+        let mut store = Store::open(dir.path(), &layer).unwrap();
+        let link = Base::Known(Node::Symlink { target: b"\xff\n".to_vec() });
+        store.put(rel(b"d/\xff\nx"), record(link.clone()));
+        store.put(rel(b"gone"), record(Base::Absent));
+        store.save(3).unwrap();
+        drop(store);
+        let mut store = Store::open(dir.path(), &layer).unwrap();
+        assert_eq!(store.scanned, 3);
+        assert_eq!(store.get(&rel(b"d/\xff\nx")).unwrap().base, link);
+        store.save(3).unwrap();
+        drop(store);
+        let mut store = Store::open(dir.path(), &layer).unwrap();
+        assert!(store.get(&rel(b"gone")).is_none());
+        assert!(store.get(&rel(b"d/\xff\nx")).is_some());
+    }
+
+    #[test]
+    fn children_are_the_direct_ones() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = Store::open(dir.path(), &LayerId::new("project").unwrap()).unwrap();
+        for path in ["a", "a/b", "a/b/c", "a-x", "a/z", "ab"] {
+            store.put(rel(path.as_bytes()), record(Base::Absent));
+        }
+        let mut found = store.children(Some(&rel(b"a")));
+        found.sort();
+        assert_eq!(found, [b"b", b"z"]);
+        assert_eq!(store.children(None).len(), 3);
+    }
+
+    #[test]
+    fn a_torn_store_reads_as_empty() {
+        let dir = tempfile::tempdir().unwrap();
+        let layer = LayerId::new("project").unwrap();
+        let mut store = Store::open(dir.path(), &layer).unwrap();
+        store.put(rel(b"a"), record(Base::Absent));
+        store.put(rel(b"b"), record(Base::Absent));
+        store.save(1).unwrap();
+        let path = store.path();
+        drop(store);
+        let whole = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &whole[..whole.len() - 9]).unwrap();
+        let mut store = Store::open(dir.path(), &layer).unwrap();
+        assert_eq!(store.scanned, 0);
+        assert!(store.get(&rel(b"a")).is_none());
+    }
+}

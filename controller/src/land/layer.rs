@@ -1,0 +1,126 @@
+//! One layer of a session, read: its changeset, with access to the bytes on both sides.
+
+use super::base::{Stamp, Store};
+use super::changeset::{Bodies, Change, Changeset};
+use super::renames;
+use super::scan::{self, Facts};
+use super::tree::{self, Time, Tree};
+use crate::error::{Context, Failure, Kind, Result};
+use crate::session::model::Launch;
+use crate::session::store::{Session, show};
+use landbox_shared::id::LayerId;
+use landbox_shared::path::RelPath;
+use landbox_shared::policy::{LayerKind, LayerPolicy};
+use std::fs::File;
+
+/// A layer that was scanned. Its base store stays locked as long as this lives.
+#[derive(Debug)]
+pub struct LayerView {
+    /// What changed.
+    pub changeset: Changeset,
+    /// Whether the session was running: then this is a picture of a moment.
+    pub live: bool,
+    pub(crate) masks: Vec<RelPath>,
+    pub(crate) store: Store,
+    upper: Tree,
+    real: Option<Tree>,
+}
+
+/// The layer of that name.
+pub(crate) fn policy_of<'a>(session: &'a Session, id: &str) -> Result<&'a LayerPolicy> {
+    let layers = &session.snapshot.policy.layers;
+    layers.iter().find(|l| l.id.as_str() == id).ok_or_else(|| {
+        let names: Vec<&str> = layers.iter().map(|l| l.id.as_str()).collect();
+        let id = crate::ui::text::visible(id.as_bytes());
+        Failure::new(Kind::Usage, format!("this session has no layer {id}"))
+            .hint(format!("its layers are: {}", names.join(", ")))
+    })
+}
+
+/// The layer that lands; `None` for a session that ran bare.
+pub(crate) fn project_of(session: &Session) -> Option<&LayerPolicy> {
+    session.snapshot.policy.layers.iter().find(|l| l.kind == LayerKind::Project)
+}
+
+impl LayerView {
+    /// Scans a layer and records in the base store what was clean. `live` says whether the session may be running.
+    pub(crate) fn read(session: &Session, layer: &LayerPolicy, live: bool) -> Result<Self> {
+        let path = session.upper(&layer.id);
+        let upper =
+            Tree::open(&path).context(|| format!("can't read the layer {}", show(&path)))?;
+        let real = match Tree::open(layer.target.as_path()) {
+            Ok(tree) => Some(tree),
+            Err(e) if tree::is_absence(&e) => None,
+            Err(e) => return Err(e).context(|| format!("can't read {}", layer.target)),
+        };
+        let mut store = Store::open(&session.dir, &layer.id)?;
+        let masks = masks_of(session, layer);
+        let facts = Facts {
+            layer,
+            masks: masks.clone(),
+            epoch: epoch(&session.state.launches, &layer.id, store.scanned),
+            all_git: layer.kind == LayerKind::Worktree,
+        };
+        let what = || format!("can't scan the layer {}", layer.id);
+        let mut changeset = scan::scan(&facts, &upper, real.as_ref(), &mut store).context(what)?;
+        let last = session.state.launches.last().map_or(0, |l| l.number);
+        let seen = if live { last.saturating_sub(1) } else { last };
+        let seen = seen.max(store.scanned);
+        store.save(seen)?;
+        renames::pair(&mut changeset.changes);
+        Ok(Self { changeset, live, masks, store, upper, real })
+    }
+}
+
+impl Bodies for LayerView {
+    fn old_bytes(&self, change: &Change) -> Result<Option<File>> {
+        let path = change.old_path.as_ref().unwrap_or(&change.path);
+        if let Some(kept) = self.store.bytes(path)? {
+            return Ok(Some(kept));
+        }
+        // Too many to keep: the real file has them, as long as it is the base.
+        let (Some(real), Some(record)) = (&self.real, self.store.kept(path)) else {
+            return Ok(None);
+        };
+        if self.masks.iter().any(|m| path.is_within(m)) {
+            return Ok(None);
+        }
+        let what = || format!("can't read {path}");
+        let open = || tree::file_at(real.place(path.parent().as_ref())?, path.file_name());
+        let Ok(mut file) = open() else { return Ok(None) };
+        let stamp = Stamp::of(&tree::meta_of(&file).context(what)?);
+        if record.stamp == Some(stamp) {
+            return Ok(Some(file));
+        }
+        let same = match (super::content::digest(&file).context(what)?, record.base.node()) {
+            ((size, found), Some(super::changeset::Node::File { size: s, digest, .. })) => {
+                (size, &found) == (*s, digest)
+            }
+            _ => false,
+        };
+        std::io::Seek::rewind(&mut file).context(what)?;
+        Ok(same.then_some(file))
+    }
+
+    fn new_bytes(&self, change: &Change) -> Result<File> {
+        let path = &change.path;
+        let open = || tree::file_at(self.upper.place(path.parent().as_ref())?, path.file_name());
+        open().context(|| format!("can't read {path} in the layer"))
+    }
+}
+
+/// Hidden paths inside a layer, relative to its target.
+fn masks_of(session: &Session, layer: &LayerPolicy) -> Vec<RelPath> {
+    let masks = &session.snapshot.policy.masks;
+    masks.iter().filter_map(|m| m.path.relative_to(&layer.target)).collect()
+}
+
+/// The time before the first launch that a scan has not yet seen to its end. A launch that failed before its layers
+/// were mounted wrote nothing and has no such time; any other without one makes everything uncertain.
+fn epoch(launches: &[Launch], layer: &LayerId, scanned: u32) -> Option<Time> {
+    let wrote =
+        |l: &&Launch| l.epochs.contains_key(layer) || l.failure.is_none() || l.boundary.is_some();
+    let first = launches.iter().filter(|l| l.number > scanned).find(wrote);
+    let launch = first.or_else(|| launches.iter().rfind(wrote))?;
+    launch.epochs.get(layer).map(|e| (e.seconds, e.nanoseconds))
+}

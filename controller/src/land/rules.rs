@@ -1,0 +1,169 @@
+//! What kind of change a pair of objects is, and what can land. Pure.
+
+use super::changeset::{Base, Node};
+use super::kind::{ChangeKind, EntryType, Group};
+use super::tree::Meta;
+use landbox_shared::path::RelPath;
+
+pub(crate) const UNREADABLE: &str = "the session left it without the right to read it; resume the \
+                                     session and chmod it, or land as root";
+pub(crate) const FOREIGN_MARK: &str =
+    "it carries an overlay mark that Landbox's mounts never write";
+pub(crate) const TOO_DEEP: &str = "it holds names too deep for a path";
+pub(crate) const UNLISTED: &str =
+    "you may not list this folder, so nobody knows what deleting it takes";
+pub(crate) const HIDDEN: &str = "the path is hidden from the session; what the session made there \
+                                 never lands";
+pub(crate) const BELOW: &str = "what it lies in cannot land";
+const GIT: &str = "git's own files never land";
+const SPECIAL: &str = "pipes, sockets and devices never land";
+const SET_ID: &str = "set-user-id and set-group-id bits never land";
+const HARD_LINK: &str = "it has other names (hard links), which keep the old content";
+const OTHER_OWNER: &str = "it belongs to another user, and will belong to you";
+
+/// The kind, the first that fits.
+pub(crate) fn kind(old: &Base, new: Option<&Node>) -> ChangeKind {
+    let special = |node: &Node| match node.kind() {
+        EntryType::Fifo | EntryType::Socket | EntryType::CharDevice | EntryType::BlockDevice => {
+            true
+        }
+        EntryType::File | EntryType::Dir | EntryType::Symlink => false,
+    };
+    if new.is_some_and(special) || old.node().is_some_and(special) {
+        return ChangeKind::Special;
+    }
+    match (old, new) {
+        (Base::Absent, _) => ChangeKind::Added,
+        (Base::Known(_) | Base::Unknown, None) => ChangeKind::Deleted,
+        (Base::Unknown, Some(_)) => ChangeKind::Modified,
+        (Base::Known(old), Some(new)) if old.kind() != new.kind() => ChangeKind::Type,
+        (Base::Known(Node::Symlink { .. }), Some(_)) => ChangeKind::Symlink,
+        (
+            Base::Known(Node::File { size, digest, .. }),
+            Some(Node::File { size: s, digest: d, .. }),
+        ) if (size, digest) == (s, d) => ChangeKind::Mode,
+        (Base::Known(Node::Dir { .. }), Some(_)) => ChangeKind::Mode,
+        (Base::Known(_), Some(_)) => ChangeKind::Modified,
+    }
+}
+
+/// Whether a change can land, and what is to be said about it.
+pub(crate) fn landable(
+    old: &Base,
+    new: Option<&Node>,
+    group: Group,
+    hidden: bool,
+    note: Option<&'static str>,
+) -> (bool, Option<&'static str>) {
+    if hidden {
+        return (false, Some(HIDDEN));
+    }
+    if group == Group::Git {
+        return (false, Some(GIT));
+    }
+    match (old, new) {
+        (_, Some(Node::Special { .. })) => return (false, Some(SPECIAL)),
+        (_, Some(Node::Unreadable { .. })) => return (false, Some(note.unwrap_or(UNREADABLE))),
+        (Base::Known(Node::Unreadable { kind: EntryType::Dir, .. }), _) => {
+            return (false, Some(note.unwrap_or(UNLISTED)));
+        }
+        (_, Some(Node::File { mode, .. })) => {
+            // Bits that the base had already are nothing the session gave away.
+            let had = match old {
+                Base::Known(Node::File { mode, .. }) => *mode,
+                Base::Known(_) | Base::Absent | Base::Unknown => 0,
+            };
+            if mode & 0o6000 & !had != 0 {
+                return (false, Some(SET_ID));
+            }
+        }
+        (_, Some(Node::Dir { .. } | Node::Symlink { .. }) | None) => {}
+    }
+    (true, note)
+}
+
+/// What the owner should know about replacing a real object.
+pub(crate) fn note(old: &Base, new: Option<&Node>, real: Option<&Meta>) -> Option<&'static str> {
+    let (Some(Node::File { .. }), Some(real)) = (new, real) else { return None };
+    if real.kind != EntryType::File || kind(old, new) == ChangeKind::Mode {
+        return None;
+    }
+    if real.nlink > 1 {
+        return Some(HARD_LINK);
+    }
+    let euid = rustix::process::geteuid();
+    (!euid.is_root() && real.uid != euid.as_raw()).then_some(OTHER_OWNER)
+}
+
+/// Whether an added or deleted folder's mode is worth a line: it is neither the usual one nor that of the folder it
+/// lies in.
+pub(crate) fn mode_matters(mode: u32, parent: Option<u32>) -> bool {
+    mode != 0o755 && Some(mode) != parent
+}
+
+/// Whether a path is git's own: any component equal to `.git` in any case.
+pub(crate) fn is_git(path: &RelPath) -> bool {
+    path.components().any(|c| c.eq_ignore_ascii_case(b".git"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use landbox_shared::digest::Digest;
+
+    fn file(mode: u32, text: &[u8]) -> Node {
+        let digest = Digest::of("test", &[text]);
+        Node::File { mode, size: text.len() as u64, digest }
+    }
+
+    fn link(target: &[u8]) -> Node {
+        Node::Symlink { target: target.to_vec() }
+    }
+
+    #[test]
+    fn the_first_kind_that_fits_is_taken() {
+        let fifo = Node::Special { kind: EntryType::Fifo, mode: 0o644 };
+        let known = Base::Known;
+        let rows = [
+            (Base::Absent, Some(fifo.clone()), ChangeKind::Special),
+            (known(fifo), None, ChangeKind::Special),
+            (known(file(0o644, b"a")), Some(link(b"a")), ChangeKind::Type),
+            (known(Node::Dir { mode: 0o755 }), Some(file(0o644, b"")), ChangeKind::Type),
+            (Base::Absent, Some(file(0o644, b"a")), ChangeKind::Added),
+            (known(file(0o644, b"a")), None, ChangeKind::Deleted),
+            (known(link(b"a")), Some(link(b"b")), ChangeKind::Symlink),
+            (known(file(0o644, b"a")), Some(file(0o755, b"b")), ChangeKind::Modified),
+            (known(file(0o644, b"a")), Some(file(0o755, b"a")), ChangeKind::Mode),
+            (known(Node::Dir { mode: 0o755 }), Some(Node::Dir { mode: 0o700 }), ChangeKind::Mode),
+            (Base::Unknown, Some(file(0o644, b"a")), ChangeKind::Modified),
+            (Base::Unknown, None, ChangeKind::Deleted),
+        ];
+        for (old, new, expected) in rows {
+            assert_eq!(kind(&old, new.as_ref()), expected, "{old:?} {new:?}");
+        }
+    }
+
+    #[test]
+    fn set_id_bits_land_only_where_they_were() {
+        let new = file(0o4755, b"b");
+        let judge = |old: &Base| landable(old, Some(&new), Group::Project, false, None).0;
+        assert!(!judge(&Base::Absent));
+        assert!(!judge(&Base::Known(file(0o755, b"a"))));
+        assert!(judge(&Base::Known(file(0o4755, b"a"))));
+        let dir = Node::Dir { mode: 0o2775 };
+        assert!(landable(&Base::Absent, Some(&dir), Group::Project, false, None).0);
+    }
+
+    #[test]
+    fn git_in_any_case_and_hidden_paths_never_land() {
+        for path in [".git", "a/.GIT/hooks/x", ".Git/config"] {
+            assert!(is_git(&RelPath::new(path).unwrap()), "{path}");
+        }
+        for path in [".gitignore", "git", "a/.github/x"] {
+            assert!(!is_git(&RelPath::new(path).unwrap()), "{path}");
+        }
+        let new = file(0o644, b"");
+        assert!(!landable(&Base::Absent, Some(&new), Group::Git, false, None).0);
+        assert!(!landable(&Base::Absent, Some(&new), Group::Project, true, None).0);
+    }
+}
