@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 /// A command that was not started yet.
 #[derive(Debug)]
 pub struct Run {
+    program: PathBuf,
     args: Vec<OsString>,
     env: Vec<(OsString, OsString)>,
     cwd: PathBuf,
@@ -52,6 +53,7 @@ impl Run {
             ("LANG", "C.UTF-8".as_ref()),
         ];
         Self {
+            program: world::bin("landbox"),
             args: args.into_iter().map(|a| a.as_ref().to_owned()).collect(),
             env: env.map(|(k, v)| (k.into(), v.into())).into(),
             cwd: place.project.clone(),
@@ -61,6 +63,12 @@ impl Run {
             prefix: None,
             limit: Duration::from_secs(60),
         }
+    }
+
+    /// Runs this program in place of the `landbox` under test.
+    pub fn program(&mut self, path: impl AsRef<Path>) -> &mut Self {
+        self.program = path.as_ref().to_owned();
+        self
     }
 
     /// Adds arguments.
@@ -120,13 +128,12 @@ impl Run {
 
     /// The command for the standard library; `leader` words come before it.
     pub(crate) fn command(&self, leader: &[&str]) -> Command {
-        let program = world::bin("landbox");
         let mut words: Vec<OsString> = leader.iter().map(Into::into).collect();
         if let Some(script) = &self.prefix {
             let line = format!("{script}\nexec \"$0\" \"$@\"");
             words.extend(["bash".into(), "-c".into(), line.into()]);
         }
-        words.push(program.into());
+        words.push(self.program.clone().into());
         words.extend(self.args.iter().cloned());
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).env_clear().envs(self.env.iter().cloned());
@@ -294,6 +301,15 @@ impl Out {
     /// Its stderr as text.
     pub fn errors(&self) -> String {
         String::from_utf8_lossy(&self.stderr).into_owned()
+    }
+
+    /// The last line of its stdout as a document, for programs that were made to say other things before.
+    #[track_caller]
+    pub fn json_of_last_line<T: DeserializeOwned>(mut self) -> T {
+        let text = self.stdout.trim_ascii_end();
+        let start = text.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
+        self.stdout.drain(..start);
+        self.json()
     }
 
     /// Its stdout as a document.

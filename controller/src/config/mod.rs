@@ -285,3 +285,6 @@ impl fmt::Display for Entry {
         write!(f, "{}: \"{}\"", self.origin, visible(OsStr::as_bytes(&self.text)))
     }
 }
+
+#[cfg(test)]
+mod tests;

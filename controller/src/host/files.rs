@@ -23,6 +23,8 @@ pub enum Kind {
     Socket,
     /// A device or a FIFO.
     Special,
+    /// A link; never at the end of a path that was followed.
+    Link,
     /// Nothing.
     Missing,
     /// Something the caller may not look at, and so a session of the caller's may not either.
@@ -136,18 +138,15 @@ fn parts(path: &[u8]) -> impl Iterator<Item = Vec<u8>> {
     path.split(|b| *b == b'/').filter(|part| !part.is_empty()).map(<[u8]>::to_vec)
 }
 
-/// What is at `path`, without following a link in its last part (a link counts as special).
+/// What is at `path`, without following a link in its last part.
 pub fn kind_of(path: impl rustix::path::Arg) -> Kind {
     match fs::lstat(path).map(|stat| FileType::from_raw_mode(stat.st_mode)) {
         Ok(FileType::Directory) => Kind::Dir,
         Ok(FileType::RegularFile) => Kind::File,
         Ok(FileType::Socket) => Kind::Socket,
+        Ok(FileType::Symlink) => Kind::Link,
         Ok(
-            FileType::Symlink
-            | FileType::Fifo
-            | FileType::CharacterDevice
-            | FileType::BlockDevice
-            | FileType::Unknown,
+            FileType::Fifo | FileType::CharacterDevice | FileType::BlockDevice | FileType::Unknown,
         ) => Kind::Special,
         Err(Errno::NOENT | Errno::NOTDIR) => Kind::Missing,
         Err(_) => Kind::Denied,

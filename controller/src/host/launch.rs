@@ -26,6 +26,8 @@ pub struct LaunchView {
     pub ssh: ssh::SshFiles,
     /// The policy's read-only paths, auth paths and layer targets, with what is there now.
     pub kinds: Vec<(AbsPath, Kind)>,
+    /// Masked paths below a read-only or auth path that are links now.
+    pub masked_links: Vec<AbsPath>,
     /// Every mount of this namespace.
     pub mounts: Vec<Mount>,
     /// This program, where its file is still there.
@@ -53,6 +55,15 @@ impl LaunchView {
             .chain(policy.layers.iter().map(|layer| &layer.target))
             .map(|path| (path.clone(), files::kind_of(path.as_path())))
             .collect();
+        let real = || policy.read_only.iter().chain(&policy.auth);
+        let masked_links = policy
+            .masks
+            .iter()
+            .map(|mask| &mask.path)
+            .filter(|path| real().any(|real| path.is_within(real)))
+            .filter(|path| files::kind_of(path.as_path()) == Kind::Link)
+            .cloned()
+            .collect();
         let spelled = |text: Option<OsString>, wanted: &AbsPath| {
             text.filter(|text| leads_inside(facts, text, wanted))
                 .unwrap_or_else(|| wanted.as_path().into())
@@ -64,6 +75,7 @@ impl LaunchView {
             // Root maps every id, so it sees root's files as root's.
             ssh: if facts.uid == 0 { ssh::SshFiles::default() } else { ssh::gather(files) },
             kinds,
+            masked_links,
             mounts: facts.mounts.clone(),
             exe: Some(facts.exe.clone()).filter(|exe| files::kind_of(exe.as_path()) == Kind::File),
             var_tmp: files

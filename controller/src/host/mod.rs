@@ -184,4 +184,12 @@ mod tests {
         assert_eq!(parse_version("5.10"), (5, 10));
         assert_eq!(parse_version("nonsense"), (0, 0));
     }
+
+    #[test]
+    fn this_machine_can_be_asked() {
+        let facts = Facts::gather().unwrap();
+        assert!(facts.kernel > (2, 6));
+        assert!(facts.mounts.iter().any(|mount| mount.point.is_root()));
+        assert_eq!(files::kind_of(facts.exe.as_path()), Kind::File);
+    }
 }

@@ -1,6 +1,6 @@
 //! What must be shown again below the private `/run`: a file that `/etc` points to, a folder of executables.
 
-use super::files::{Files, Kind, Located};
+use super::files::{Files, Kind};
 use landbox_shared::path::AbsPath;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -22,6 +22,14 @@ pub fn is_in_run(path: &AbsPath) -> bool {
 
 /// What makes `path` reachable although `/run` is private. Nothing if it does not lead through `/run`.
 pub fn shown_again(files: &Files, path: &Path) -> Vec<Shown> {
+    below(b"/run", files, path)
+}
+
+/// [`shown_again`] for another folder than `/run`.
+fn below(run: &[u8], files: &Files, path: &Path) -> Vec<Shown> {
+    let in_run = |path: &AbsPath| {
+        path.as_bytes().strip_prefix(run).is_some_and(|rest| rest.first() == Some(&b'/'))
+    };
     let Some(end) = files.locate(path) else { return Vec::new() };
     if !matches!(end.kind, Kind::Dir | Kind::File) {
         return Vec::new();
@@ -30,38 +38,39 @@ pub fn shown_again(files: &Files, path: &Path) -> Vec<Shown> {
     let is_covered =
         |shown: &[Shown], path: &AbsPath| shown.iter().any(|s| path.is_within(&s.target));
     for hop in &end.hops {
-        if !is_in_run(&hop.link) || is_covered(&shown, &hop.link) {
+        if !in_run(&hop.link) || is_covered(&shown, &hop.link) {
             continue;
         }
         // A link out of /run is replaced by the whole folder it leads to, so that neighbours which the executables
         // reach by relative links are there too; a link within /run shows no more than the path itself.
-        match files.locate(hop.link.as_path()) {
-            Some(led) if leaves_run(&led) => {
-                shown.push(Shown { source: led.path, target: hop.link.clone() });
-            }
-            Some(_) | None => {
-                if let Some(walked) = &hop.walked {
+        let led = files.locate(hop.link.as_path());
+        match led.filter(|led| led.kind == Kind::Dir && !in_run(&led.path) && led.path.depth() > 1)
+        {
+            Some(led) => shown.push(Shown { source: led.path, target: hop.link.clone() }),
+            None => {
+                if let Some(walked) = hop.walked.as_ref().filter(|w| !is_broad(run, w)) {
                     shown.push(Shown { source: end.path.clone(), target: walked.clone() });
                 }
             }
         }
     }
-    if is_in_run(&end.path) && !is_broad(&end.path) && !is_covered(&shown, &end.path) {
+    if in_run(&end.path) && !is_covered(&shown, &end.path) {
         shown.push(Shown { source: end.path.clone(), target: end.path });
     }
+    shown.retain(|shown| !is_broad(run, &shown.source));
     shown
 }
 
-fn leaves_run(led: &Located) -> bool {
-    led.kind == Kind::Dir && !is_in_run(&led.path) && led.path.depth() > 1
-}
-
 /// Folders that hold everybody's sockets: never shown as a whole.
-fn is_broad(path: &AbsPath) -> bool {
-    let bytes = path.as_bytes();
-    bytes == b"/run/user" || bytes == b"/run/lock" || {
-        bytes.starts_with(b"/run/user/") && path.depth() == 3
-    }
+fn is_broad(run: &[u8], path: &AbsPath) -> bool {
+    path.as_bytes().strip_prefix(run).is_some_and(|rest| {
+        let mut parts = rest.split(|b| *b == b'/').skip(1);
+        match (parts.next(), parts.next(), parts.next()) {
+            (None, _, _) | (Some(b"user" | b"lock" | b"systemd" | b"dbus"), None, _) => true,
+            (Some(b"user"), Some(_), None) => true,
+            (Some(_), _, _) => false,
+        }
+    })
 }
 
 /// What the links of `/etc` need from `/run` (name resolution above all).
@@ -112,4 +121,60 @@ fn normal(path: &OsStr) -> Option<AbsPath> {
         out.extend_from_slice(part);
     }
     AbsPath::new(out).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn only_what_is_needed_of_run_is_shown_and_links_keep_their_neighbours() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let make = |path: &str| std::fs::create_dir_all(root.join(path)).unwrap();
+        for folder in
+            ["run/user/1000/own/bin", "run/user/1000/multi", "store/v20/bin", "run/resolve", "etc"]
+        {
+            make(folder);
+        }
+        std::fs::write(root.join("run/resolve/stub.conf"), "x").unwrap();
+        symlink(root.join("store/v20"), root.join("run/user/1000/multi/7")).unwrap();
+        symlink("../run/first.conf", root.join("etc/resolv.conf")).unwrap();
+        symlink("resolve/stub.conf", root.join("run/first.conf")).unwrap();
+        symlink("/nowhere/at/all", root.join("run/dangling")).unwrap();
+        symlink(root.join("run"), root.join("var-run")).unwrap();
+        symlink("user", root.join("run/everybody")).unwrap();
+        let run = [root.to_str().unwrap(), "/run"].concat().into_bytes();
+        let strip = |p: &AbsPath| p.as_path().strip_prefix(&root).unwrap().display().to_string();
+        let shown = |path: &str| -> Vec<String> {
+            below(&run, &Files::default(), &root.join(path))
+                .iter()
+                .map(|s| format!("{} on {}", strip(&s.source), strip(&s.target)))
+                .collect()
+        };
+        let own = "run/user/1000/own/bin";
+        assert_eq!(shown(own), [format!("{own} on {own}")]);
+        assert_eq!(shown("var-run/user/1000/own/bin"), [format!("{own} on {own}")]);
+        // The whole version, so that bin/npm -> ../lib/… leads somewhere.
+        assert_eq!(shown("run/user/1000/multi/7/bin"), ["store/v20 on run/user/1000/multi/7"]);
+        assert_eq!(
+            shown("etc/resolv.conf"),
+            [
+                "run/resolve/stub.conf on run/first.conf",
+                "run/resolve/stub.conf on run/resolve/stub.conf"
+            ]
+        );
+        for nothing in [
+            "store/v20/bin",
+            "run/dangling",
+            "run",
+            "run/user",
+            "run/user/1000",
+            "run/everybody",
+            "run/no",
+        ] {
+            assert_eq!(shown(nothing), [""; 0], "{nothing}");
+        }
+    }
 }

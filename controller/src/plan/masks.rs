@@ -42,7 +42,10 @@ pub(super) fn outside_layers(policy: &Policy, bindings: &[Binding], view: &Launc
     let mut reachable = Vec::new();
     for mask in &policy.masks {
         for binding in bindings {
-            if let Some(shown) = binding.shows(&mask.path) {
+            // A link in a real folder leads to what is masked by itself; over the link nothing can be mounted.
+            if let Some(shown) = binding.shows(&mask.path)
+                && !view.masked_links.contains(&mask.path)
+            {
                 masks.push((shown, mask.kind));
             }
         }

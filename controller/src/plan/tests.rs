@@ -1,1 +1,372 @@
+use super::*;
+use crate::host::{Mount, Shown, ssh::SshFiles};
+use landbox_shared::bytes;
+use landbox_shared::id::LayerId;
+use landbox_shared::policy::{
+    LayerKind, LayerPolicy, Mask, MaskKind, Network, POLICY_VERSION, SeccompProfile,
+};
 
+fn abs(path: &str) -> AbsPath {
+    AbsPath::new(path).unwrap()
+}
+
+fn layer(id: &str, kind: LayerKind, target: &str, backend: Backend) -> LayerPolicy {
+    LayerPolicy { id: LayerId::new(id).unwrap(), kind, target: abs(target), backend }
+}
+
+fn policy() -> Policy {
+    Policy {
+        version: POLICY_VERSION,
+        uid: 1000,
+        gid: 1000,
+        home: abs("/home/u"),
+        project: abs("/home/u/p"),
+        layers: vec![
+            layer("home", LayerKind::Home, "/home/u", Backend::Kernel),
+            layer("project", LayerKind::Project, "/home/u/p", Backend::Kernel),
+        ],
+        masks: Vec::new(),
+        read_only: Vec::new(),
+        auth: Vec::new(),
+        credentials: Vec::new(),
+        run_folders: Vec::new(),
+        network: Network::Host,
+        seccomp: SeccompProfile::Base,
+        env: Vec::new(),
+        env_removed: vec!["SSH_AUTH_SOCK".into(), "TMUX*".into()],
+    }
+}
+
+fn view(policy: &Policy) -> LaunchView {
+    let dir = |path: &AbsPath| (path.clone(), FileKind::Dir);
+    LaunchView {
+        kinds: policy
+            .layers
+            .iter()
+            .map(|l| &l.target)
+            .chain(&policy.read_only)
+            .chain(&policy.auth)
+            .map(dir)
+            .collect(),
+        exe: Some(abs("/opt/landbox")),
+        var_tmp: Some(abs("/var/tmp")),
+        home: "/home/u".into(),
+        pwd: "/home/u/p".into(),
+        ..LaunchView::default()
+    }
+}
+
+fn mask(path: &str, kind: MaskKind) -> Mask {
+    Mask { path: abs(path), kind }
+}
+
+/// Operations in a form that fits a line each.
+fn lines(policy: &Policy, view: &LaunchView) -> Vec<String> {
+    compile(policy, None, view).unwrap().ops.iter().map(line).collect()
+}
+
+fn line(op: &Op) -> String {
+    let access = |access: &Access| match access {
+        Access::ReadOnly => "ro",
+        Access::ReadWrite => "rw",
+    };
+    match op {
+        Op::Root => "root".into(),
+        Op::Proc => "proc".into(),
+        Op::Dev { console } => {
+            format!("dev {}", console.as_ref().map_or("-".into(), |c| c.to_string()))
+        }
+        Op::Tmpfs { target, mode, .. } => format!("tmpfs {target} {mode:o}"),
+        Op::Private { source, target, access: a } => {
+            format!("private {} {target} {}", bytes::escape(source.as_bytes()), access(a))
+        }
+        Op::Layer(l) => {
+            let masks: Vec<_> = l.masks.iter().map(|m| m.path.to_string()).collect();
+            format!("layer {} {} [{}]", l.id, l.target, masks.join(" "))
+        }
+        Op::Bind { source, target, access: a } if source == target => {
+            format!("bind {source} {}", access(a))
+        }
+        Op::Bind { source, target, access: a } => {
+            format!("bind {source} on {target} {}", access(a))
+        }
+        Op::Mask { target, kind } => format!("mask {target} {kind:?}"),
+    }
+}
+
+const HEAD: [&str; 7] = [
+    "root",
+    "proc",
+    "dev -",
+    "private tmp /tmp rw",
+    "private vartmp /var/tmp rw",
+    "tmpfs /run 755",
+    "tmpfs /dev/shm 1777",
+];
+const LAYERS: [&str; 2] = ["layer home /home/u []", "layer project /home/u/p []"];
+const TAIL: [&str; 2] =
+    ["bind /opt/landbox on /run/landbox/bin/landbox ro", "private outbox /run/landbox/outbox rw"];
+
+/// What lies between the fixed head and the fixed tail.
+fn middle(policy: &Policy, view: &LaunchView) -> Vec<String> {
+    let lines = lines(policy, view);
+    assert_eq!(lines[..HEAD.len()], HEAD);
+    assert_eq!(lines[lines.len() - TAIL.len()..], TAIL);
+    lines[HEAD.len()..lines.len() - TAIL.len()].to_vec()
+}
+
+#[test]
+fn a_plain_session_is_the_fixed_list_in_the_fixed_order() {
+    let policy = policy();
+    assert_eq!(middle(&policy, &view(&policy)), LAYERS);
+    let plan = compile(&policy, Some(abs("/dev/pts/7")), &view(&policy)).unwrap();
+    assert_eq!(plan.ops[2], Op::Dev { console: Some(abs("/dev/pts/7")) });
+    let dirs: Vec<_> = plan.private_dirs.iter().map(|(p, m)| format!("{p} {m:o}")).collect();
+    assert_eq!(dirs, ["tmp 1777", "vartmp 1777", "outbox 700"]);
+    assert!(plan.private_files.is_empty() && plan.warnings.is_empty());
+}
+
+#[test]
+fn masks_are_made_by_the_nearest_layer_else_on_top_of_everything() {
+    let mut policy = policy();
+    policy.masks = vec![
+        mask("/etc/secret", MaskKind::Missing),
+        mask("/home/u/.ssh", MaskKind::Dir),
+        mask("/home/u/p/.env", MaskKind::Missing),
+        mask("/home/u/pp", MaskKind::File),
+        mask("/run/secrets", MaskKind::Dir),
+        mask("/srv/data", MaskKind::Dir),
+        mask("/tmp/x", MaskKind::Missing),
+        mask("/var/tmp/x", MaskKind::File),
+    ];
+    assert_eq!(
+        middle(&policy, &view(&policy)),
+        [
+            "layer home /home/u [.ssh pp]",
+            "layer project /home/u/p [.env]",
+            "mask /etc/secret Missing",
+            "mask /srv/data Dir",
+        ]
+    );
+}
+
+#[test]
+fn the_deepest_rule_wins_whatever_the_order_of_the_lists() {
+    let mut policy = policy();
+    policy.read_only = vec![abs("/data/ref/tokens/fixed"), abs("/data/ref"), abs("/home/u/ref")];
+    policy.auth = vec![abs("/data/ref/tokens"), abs("/home/u/ref/cache")];
+    let forward = middle(&policy, &view(&policy));
+    assert_eq!(
+        forward[2..],
+        [
+            "bind /data/ref ro",
+            "bind /data/ref/tokens rw",
+            "bind /home/u/ref ro",
+            "bind /data/ref/tokens/fixed ro",
+            "bind /home/u/ref/cache rw",
+        ]
+    );
+    policy.read_only.reverse();
+    policy.auth.reverse();
+    assert_eq!(middle(&policy, &view(&policy)), forward);
+}
+
+#[test]
+fn nothing_reopens_a_mask() {
+    let mut policy = policy();
+    policy.masks =
+        vec![mask("/home/u/.ssh", MaskKind::Dir), mask("/home/u/ref/key", MaskKind::File)];
+    policy.read_only = vec![abs("/home/u/.ssh"), abs("/home/u/ref")];
+    policy.auth = vec![abs("/home/u/.ssh/agent")];
+    let mut at = view(&policy);
+    // The same folder shown at a second place by a link below /run.
+    at.run_folders = vec![
+        Shown { source: abs("/home/u/ref"), target: abs("/run/user/1000/fnm/x") },
+        Shown { source: abs("/home/u/.ssh"), target: abs("/run/user/1000/ssh") },
+    ];
+    assert_eq!(
+        middle(&policy, &at),
+        [
+            "bind /home/u/ref on /run/user/1000/fnm/x ro",
+            "layer home /home/u [.ssh ref/key]",
+            "layer project /home/u/p []",
+            "bind /home/u/ref ro",
+            "mask /home/u/ref/key File",
+            "mask /run/user/1000/fnm/x/key File",
+        ]
+    );
+    let warnings = compile(&policy, None, &at).unwrap().warnings;
+    assert_eq!(warnings, ["/run/user/1000/ssh is needed inside, but it is hidden"]);
+}
+
+#[test]
+fn a_masked_link_in_a_real_folder_is_left_to_its_masked_target() {
+    let mut policy = policy();
+    policy.masks = vec![mask("/home/u/a/link", MaskKind::File), mask("/home/u/t", MaskKind::File)];
+    policy.auth = vec![abs("/home/u/a")];
+    let mut at = view(&policy);
+    at.masked_links = vec![abs("/home/u/a/link")];
+    assert_eq!(
+        middle(&policy, &at),
+        ["layer home /home/u [a/link t]", LAYERS[1], "bind /home/u/a rw"]
+    );
+}
+
+#[test]
+fn what_etc_and_the_search_path_need_from_run_comes_before_the_layers() {
+    let mut policy = policy();
+    policy.project = abs("/run/user/1000/p");
+    policy.layers[1].target = abs("/run/user/1000/p");
+    let mut at = view(&policy);
+    let resolv = abs("/run/systemd/resolve/stub-resolv.conf");
+    at.etc = vec![Shown { source: resolv.clone(), target: resolv }];
+    let bin = abs("/run/user/1000/fnm/bin");
+    at.run_folders = vec![Shown { source: bin.clone(), target: bin }];
+    assert_eq!(
+        middle(&policy, &at),
+        [
+            "bind /run/systemd/resolve/stub-resolv.conf ro",
+            "bind /run/user/1000/fnm/bin ro",
+            "layer home /home/u []",
+            "layer project /run/user/1000/p []",
+        ]
+    );
+}
+
+#[test]
+fn host_sockets_are_masked_unless_a_layer_or_the_owner_covers_them() {
+    let mut policy = policy();
+    policy.auth = vec![abs("/home/u/shared"), abs("/run/docker.sock"), abs("/srv/a")];
+    policy.read_only = vec![abs("/home/u/ro"), abs("/srv/a/ro")];
+    policy.masks = vec![mask("/srv/hidden", MaskKind::Dir)];
+    let mut at = view(&policy);
+    at.sockets = [
+        "/home/u/.cache/agent.sock",
+        "/home/u/ro/sock",
+        "/home/u/shared/sock",
+        "/run/docker.sock",
+        "/run/user/1000/bus",
+        "/srv/a/ro/sock",
+        "/srv/app.sock",
+        "/srv/hidden/sock",
+        "/tmp/.X11-unix/X0",
+        "/var/lib/db/sock",
+    ]
+    .map(abs)
+    .to_vec();
+    let plan = compile(&policy, None, &at).unwrap();
+    let masks: Vec<String> =
+        plan.ops.iter().filter(|op| matches!(op, Op::Mask { .. })).map(line).collect();
+    assert_eq!(
+        masks,
+        [
+            "mask /home/u/ro/sock File",
+            "mask /srv/a/ro/sock File",
+            "mask /srv/app.sock File",
+            "mask /srv/hidden Dir",
+            "mask /var/lib/db/sock File",
+        ]
+    );
+    assert_eq!(plan.reachable_sockets, [abs("/home/u/shared/sock"), abs("/run/docker.sock")]);
+}
+
+#[test]
+fn sshs_included_files_are_the_users_own_copies() {
+    let policy = policy();
+    let mut at = view(&policy);
+    at.ssh = SshFiles {
+        folder: Some(abs("/etc/ssh/ssh_config.d")),
+        copies: vec![(b"10-x.conf".to_vec(), b"Host *\n".to_vec())],
+        others: vec![(abs("/etc/crypto/openssh.config"), b"Ciphers x\n".to_vec())],
+    };
+    assert_eq!(
+        middle(&policy, &at)[..2],
+        [
+            "private files/ssh_config.d /etc/ssh/ssh_config.d ro",
+            "private files/ssh-0 /etc/crypto/openssh.config ro",
+        ]
+    );
+    let plan = compile(&policy, None, &at).unwrap();
+    let files: Vec<_> = plan.private_files.iter().map(|f| f.path.to_string()).collect();
+    assert_eq!(files, ["files/ssh_config.d/10-x.conf", "files/ssh-0"]);
+}
+
+#[test]
+fn a_resume_that_meets_another_machine_is_refused_before_anything_is_mounted() {
+    let policy = policy();
+    let mut at = view(&policy);
+    at.mounts =
+        vec![Mount { point: abs("/home/u/p/vol"), root: b"/".to_vec(), fs_type: "ext4".into() }];
+    let failure = compile(&policy, None, &at).unwrap_err();
+    assert_eq!(failure.kind, Kind::Unavailable);
+    assert!(failure.message.starts_with("/home/u/p/vol was mounted below /home/u"));
+    at = view(&policy);
+    at.kinds[1].1 = FileKind::Missing;
+    assert!(
+        compile(&policy, None, &at).unwrap_err().message.contains("/home/u/p of layer project")
+    );
+}
+
+#[test]
+fn more_masks_than_the_limit_are_refused_with_the_limit() {
+    let mut policy = policy();
+    let many = |folder: &str| {
+        (0..9000).map(|i| mask(&format!("{folder}/{i}"), MaskKind::Missing)).collect::<Vec<_>>()
+    };
+    policy.masks = many("/srv");
+    assert!(compile(&policy, None, &view(&policy)).unwrap_err().message.contains("8192"));
+    policy.masks = many("/home/u/p");
+    assert!(compile(&policy, None, &view(&policy)).unwrap_err().message.contains("8192"));
+}
+
+#[test]
+fn missing_read_only_paths_are_left_out_and_missing_auth_paths_are_said() {
+    let mut policy = policy();
+    policy.read_only = vec![abs("/data/gone")];
+    policy.auth = vec![abs("/data/token")];
+    let mut at = view(&policy);
+    for (_, kind) in &mut at.kinds[2..] {
+        *kind = FileKind::Missing;
+    }
+    assert_eq!(middle(&policy, &at), LAYERS);
+    assert_eq!(
+        compile(&policy, None, &at).unwrap().warnings,
+        ["/data/token is to be shared, but it is gone"]
+    );
+}
+
+#[test]
+fn the_environment_holds_inside() {
+    let mut policy = policy();
+    policy.env = vec![("MODEL".into(), "x=y".into()), ("LANG".into(), "C".into())];
+    let caller = [
+        ("PATH", "/usr/bin:/bin"),
+        ("HOME", "/elsewhere"),
+        ("LANG", "de_DE.UTF-8"),
+        ("SSH_AUTH_SOCK", "/run/user/1000/agent"),
+        ("TMUX_PANE", "%1"),
+        ("TMPDIR", "/run/user/1000/tmp"),
+        ("TMP", "/home/u/tmp"),
+        ("TEMP", "/tmp"),
+    ]
+    .map(|(name, value)| (name.into(), value.into()));
+    let text = |env: Vec<Vec<u8>>| -> Vec<String> {
+        env.into_iter().map(|v| String::from_utf8(v).unwrap()).collect()
+    };
+    assert_eq!(
+        text(environment(caller, &policy, &view(&policy))),
+        [
+            "HOME=/home/u",
+            "LANG=C",
+            "MODEL=x=y",
+            "PATH=/run/landbox/bin:/usr/bin:/bin",
+            "PWD=/home/u/p",
+            "TEMP=/tmp",
+            "TMP=/home/u/tmp",
+            "TMPDIR=/tmp",
+        ]
+    );
+    policy.env = vec![("PATH".into(), "/opt/bin".into())];
+    let env = text(environment([], &policy, &view(&policy)));
+    assert!(env.contains(&"PATH=/run/landbox/bin:/opt/bin".to_owned()), "{env:?}");
+}

@@ -34,7 +34,7 @@ pub(super) fn decide(
                 located.path
             ));
         }
-        masks.extend(of(&located));
+        masks.extend(of(&located, project, &facts.home));
     }
     // Landbox's own, after the owner's: that they are there is not for the owner to choose.
     for own in [&facts.state_dir, &facts.config_dir] {
@@ -45,21 +45,22 @@ pub(super) fn decide(
             .hint("work in another folder, or move the state: LANDBOX_STATE_DIR=DIR"));
         }
         if let Some(located) = facts.files.locate(own.as_path()) {
-            masks.extend(of(&located));
+            masks.extend(of(&located, project, &facts.home));
         }
     }
     Ok(tidy(masks))
 }
 
 /// The end of a path, and each link that led there at the end: the owner may re-point a link while a session runs.
-fn of(located: &Located) -> Vec<Mask> {
+/// Outside the layers a link stays: it can't be mounted over where no overlay can be made, and only root re-points it.
+fn of(located: &Located, project: &AbsPath, home: &AbsPath) -> Vec<Mask> {
     let kind = match located.kind {
         Kind::Dir => MaskKind::Dir,
-        Kind::File | Kind::Socket | Kind::Special => MaskKind::File,
+        Kind::File | Kind::Socket | Kind::Special | Kind::Link => MaskKind::File,
         Kind::Missing | Kind::Denied => MaskKind::Missing,
     };
     std::iter::once(&located.path)
-        .chain(&located.links)
+        .chain(located.links.iter().filter(|link| link.is_within(home) || link.is_within(project)))
         .map(|path| Mask { path: path.clone(), kind })
         .collect()
 }

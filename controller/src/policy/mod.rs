@@ -128,7 +128,11 @@ pub fn resolve(
             FileKind::Denied => {
                 warnings.push(format!("{entry}: you can't reach it yourself; nothing is shared"));
             }
-            FileKind::Dir | FileKind::File | FileKind::Socket | FileKind::Special => {
+            FileKind::Dir
+            | FileKind::File
+            | FileKind::Socket
+            | FileKind::Special
+            | FileKind::Link => {
                 if is_masked(&at.path) {
                     warnings.push(format!("{entry}: {} is hidden, which wins", at.path));
                 } else if read_only.contains(&at.path) {
@@ -141,10 +145,12 @@ pub fn resolve(
         }
     }
 
-    let common = worktree::common_dir(&facts.files, &project).filter(|common| {
-        // A folder of an ordinary repository needs a layer of its own only where no other layer covers it.
-        worktree_is_linked(&project, common) || !common.is_within(&facts.home)
-    });
+    let common = match worktree::metadata(&facts.files, &project) {
+        worktree::Metadata::Linked(path) => Some(path),
+        // The home layer holds it already, if it lies there.
+        worktree::Metadata::Above(path) => Some(path).filter(|path| !path.is_within(&facts.home)),
+        worktree::Metadata::Inside => None,
+    };
     let decided = layers::decide(facts, &project, common, &masks, &read_only, overlay)?;
     warnings.extend(decided.warnings);
     for path in decided.read_only {
@@ -155,7 +161,10 @@ pub fn resolve(
 
     let credentials = credentials(config, facts, &project, &env, &mut warnings)
         .into_iter()
-        .filter(|path| !is_masked(path) && !auth.iter().any(|a| path.is_within(a)))
+        .filter(|path| {
+            let is_real = |real: &AbsPath| path.is_within(real);
+            !is_masked(path) && !auth.iter().any(is_real) && !read_only.iter().any(is_real)
+        })
         .collect();
     let search_path = search_path(config, &env);
     let programs = programs(&config.command, &search_path, &project, facts);
@@ -223,9 +232,8 @@ fn check_folder(path: &AbsPath, what: &str, is_project: bool) -> Result<()> {
         || below(b"/sys")
         || (below(b"/dev") && bytes.strip_prefix(b"/dev/shm/").is_none())
         || below(crate::host::INSIDE.as_bytes());
-    let shared = is_project && matches!(bytes, b"/tmp" | b"/var/tmp" | b"/home");
-    // /home as a project is large, but it is a folder of folders of people: allowed, "above home".
-    let shared = shared && bytes != b"/home";
+    // Everybody's files; as a home folder they are somebody's choice (some containers set HOME=/tmp).
+    let shared = is_project && matches!(bytes, b"/tmp" | b"/var/tmp" | b"/dev/shm");
     if kernel || shared || SYSTEM.iter().any(|system| bytes == system.as_bytes()) {
         return Err(refuse(format!("{what} can't be {path}: that is a system folder"))
             .hint("go to a folder of your own, or name one: --workdir DIR"));
@@ -262,12 +270,6 @@ fn overlay(config: &Config, flags: &Flags) -> Result<OverlayChoice> {
         let shown = visible(text.as_bytes());
         refuse(format!("--overlay must be auto, kernel or fuse, not \"{shown}\""))
     })
-}
-
-/// Whether `project` (or a folder above it, up to the repository) has a `.git` that is not the common folder itself.
-fn worktree_is_linked(project: &AbsPath, common: &AbsPath) -> bool {
-    common.file_name() != Some(b".git")
-        || common.parent().is_none_or(|repository| !project.is_within(&repository))
 }
 
 /// Where the CLI's login files are declared to be, as seen inside.

@@ -12,18 +12,37 @@ use std::path::Path;
 /// Larger than any pointer file, and than any configuration worth reading here.
 const MAX_BYTES: u64 = 256 << 10;
 
-/// The folder that commits of `project` are written to, where that is not inside the project itself.
-pub(super) fn common_dir(files: &Files, project: &AbsPath) -> Option<AbsPath> {
+/// Where the commits of a project are written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Metadata {
+    /// Inside the project, or nowhere.
+    Inside,
+    /// The `.git` of the repository that the project is a folder of.
+    Above(AbsPath),
+    /// The common folder of a linked worktree, or a submodule's git folder.
+    Linked(AbsPath),
+}
+
+/// Finds the folder that commits of `project` are written to.
+pub(super) fn metadata(files: &Files, project: &AbsPath) -> Metadata {
+    match search(files, project) {
+        Some(Metadata::Above(path) | Metadata::Linked(path)) if path.is_within(project) => {
+            Metadata::Inside
+        }
+        found => found.unwrap_or(Metadata::Inside),
+    }
+}
+
+fn search(files: &Files, project: &AbsPath) -> Option<Metadata> {
     let mut folder = Some(project.clone());
     while let Some(at) = folder {
         let dot_git = at.join(".git").ok()?;
         match files.locate(dot_git.as_path()) {
             Some(Located { path, kind: Kind::Dir, .. }) if is_git_dir(files, &path) => {
-                return (!path.is_within(project)).then_some(path);
+                return Some(Metadata::Above(path));
             }
             Some(Located { path, kind: Kind::File, .. }) => {
-                let found = linked(files, &at, &path)?;
-                return (!found.is_within(project)).then_some(found);
+                return linked(files, &at, &path).map(Metadata::Linked);
             }
             Some(_) | None => folder = at.parent(),
         }
@@ -143,31 +162,36 @@ mod tests {
             self.write(&format!("{path}/HEAD"), "ref: refs/heads/main\n");
         }
 
-        fn common(&self, project: &str) -> Option<String> {
+        /// What was found, below the test's folder; "above" and "linked" told apart by a mark.
+        fn found(&self, project: &str) -> String {
             let project = AbsPath::from_path(&self.at(project)).unwrap();
-            let found = common_dir(&Files::default(), &project)?;
-            Some(found.as_path().strip_prefix(&self.root).unwrap().to_str().unwrap().to_owned())
+            let (mark, path) = match metadata(&Files::default(), &project) {
+                Metadata::Inside => return String::new(),
+                Metadata::Above(path) => ("above ", path),
+                Metadata::Linked(path) => ("linked ", path),
+            };
+            format!("{mark}{}", path.as_path().strip_prefix(&self.root).unwrap().display())
         }
     }
 
     #[test]
     fn a_linked_worktree_leads_to_its_common_folder() {
         let repo = Repo::new();
-        assert_eq!(repo.common("wt").as_deref(), Some("main/.git"));
-        assert_eq!(repo.common("wt/sub").as_deref(), Some("main/.git"));
+        assert_eq!(repo.found("wt"), "linked main/.git");
+        assert_eq!(repo.found("wt/sub"), "linked main/.git");
         repo.write("wt/.git", "gitdir: ../main/.git/worktrees/wt");
         repo.write("main/.git/worktrees/wt/gitdir", "../../../../wt/.git");
-        assert_eq!(repo.common("wt").as_deref(), Some("main/.git"));
+        assert_eq!(repo.found("wt"), "linked main/.git");
     }
 
     #[test]
     fn a_project_that_holds_its_own_metadata_needs_nothing() {
         let repo = Repo::new();
-        assert_eq!(repo.common("main"), None);
+        assert_eq!(repo.found("main"), "");
         fs::create_dir_all(repo.at("main/src")).unwrap();
-        assert_eq!(repo.common("main/src").as_deref(), Some("main/.git"));
+        assert_eq!(repo.found("main/src"), "above main/.git");
         fs::create_dir_all(repo.at("plain")).unwrap();
-        assert_eq!(repo.common("plain"), None);
+        assert_eq!(repo.found("plain"), "");
     }
 
     #[test]
@@ -180,8 +204,8 @@ mod tests {
             "main/.git/modules/lib/config",
             "[core]\n\tbare = false\n\tworktree = ../../../lib\n",
         );
-        assert_eq!(repo.common("main/lib").as_deref(), Some("main/.git/modules/lib"));
-        assert_eq!(repo.common("main"), None);
+        assert_eq!(repo.found("main/lib"), "linked main/.git/modules/lib");
+        assert_eq!(repo.found("main"), "");
     }
 
     #[test]
@@ -190,20 +214,20 @@ mod tests {
         fs::create_dir_all(repo.at(".ssh/worktrees/wt")).unwrap();
         // A folder that is no git folder.
         repo.write("wt/.git", &format!("gitdir: {}\n", repo.text(".ssh")));
-        assert_eq!(repo.common("wt"), None);
+        assert_eq!(repo.found("wt"), "");
         // One dressed up as a worktree's, in a place that is no git folder.
         repo.write(".ssh/worktrees/wt/commondir", "../..");
         repo.write(".ssh/worktrees/wt/gitdir", &repo.text("wt/.git"));
         repo.write("wt/.git", &format!("gitdir: {}\n", repo.text(".ssh/worktrees/wt")));
-        assert_eq!(repo.common("wt"), None);
+        assert_eq!(repo.found("wt"), "");
         // A real git folder that knows nothing of this tree.
         repo.write("wt/.git", &format!("gitdir: {}\n", repo.text("main/.git")));
-        assert_eq!(repo.common("wt"), None);
+        assert_eq!(repo.found("wt"), "");
         // Somebody else's worktree.
         repo.write("main/.git/worktrees/wt/gitdir", &repo.text("other/.git"));
         repo.write("wt/.git", &format!("gitdir: {}\n", repo.text("main/.git/worktrees/wt")));
-        assert_eq!(repo.common("wt"), None);
+        assert_eq!(repo.found("wt"), "");
         repo.write("wt/.git", "no pointer at all");
-        assert_eq!(repo.common("wt"), None);
+        assert_eq!(repo.found("wt"), "");
     }
 }
