@@ -7,6 +7,7 @@
 pub mod cli;
 pub mod config;
 pub mod credentials;
+pub mod doctor;
 pub mod document;
 pub mod error;
 pub mod host;

@@ -1,0 +1,78 @@
+//! The state folder and the two overlays.
+
+use super::trial::Outcome;
+use super::{Check, Status, from_failure, install, machine, sudo, upper_problem};
+use crate::host::{Facts, Fuse};
+use crate::policy::layers::{fuse_refuses, kernel_refuses};
+use crate::session::store::StateDir;
+
+/// The state folder, and whether sessions can be kept there.
+pub(super) fn state_dir(facts: &Facts) -> (Check, bool) {
+    const ID: &str = "state";
+    if let Err(failure) = StateDir::open(facts.state_dir.as_path()) {
+        return (from_failure(ID, failure), false);
+    }
+    let check = match upper_problem(facts) {
+        None => Check::ok(ID, facts.state_dir.to_string()),
+        Some(why) => Check::bad(
+            ID,
+            Status::Warning,
+            why,
+            "the kernel's overlay can't keep layers there; sessions use fuse-overlayfs, which is slower",
+            Some("export LANDBOX_STATE_DIR=DIR    (a folder on a disk of its own, in a container a volume)".into()),
+        ),
+    };
+    (check, true)
+}
+
+pub(super) fn kernel_overlay(facts: &Facts, kernel: &Outcome, fuse: Option<&Outcome>) -> Check {
+    const ID: &str = "kernel_overlay";
+    if kernel.works() {
+        return match kernel_refuses(facts, &facts.home) {
+            None => Check::ok(ID, "mounted on the state folder and tried"),
+            // Fine in itself, but not for this home: worth a line, as it decides the speed.
+            Some(why) => Check::ok(
+                ID,
+                format!("mounted on the state folder and tried; your home needs fuse: {why}"),
+            ),
+        };
+    }
+    let falls_back = fuse.is_some_and(Outcome::works);
+    let (status, cost) = if falls_back {
+        (Status::Warning, "sessions use fuse-overlayfs, which is slower")
+    } else {
+        (Status::Failed, "no session can be run")
+    };
+    Check::bad(ID, status, kernel.reason(), cost, None)
+}
+
+pub(super) fn fuse_overlay(facts: &Facts, kernel: &Outcome, fuse: Option<&Outcome>) -> Check {
+    const ID: &str = "fuse";
+    if fuse.is_some_and(Outcome::works) {
+        return Check::ok(ID, "fuse-overlayfs mounted on the state folder and tried");
+    }
+    let (status, cost) = if !kernel.works() {
+        (Status::Failed, "no session can be run")
+    } else if kernel_refuses(facts, &facts.home).is_some() {
+        (Status::Failed, "no session can be run: your home folder needs it")
+    } else {
+        (Status::Warning, "folders that contain other mounts can't be run in")
+    };
+    let found = match (fuse_refuses(facts), fuse) {
+        (Some(why), _) => why.to_owned(),
+        (None, Some(outcome)) => outcome.reason(),
+        (None, None) => "not tried".to_owned(),
+    };
+    let fix = match facts.fuse {
+        Fuse::NoProgram => Some(install::command()),
+        Fuse::NoDevice if machine::exists("/dev/fuse") => {
+            Some(format!("{}chmod 666 /dev/fuse", sudo()))
+        }
+        Fuse::NoDevice => Some(format!(
+            "{}modprobe fuse    (in a container: docker run --device /dev/fuse)",
+            sudo()
+        )),
+        Fuse::Yes => None,
+    };
+    Check::bad(ID, status, found, cost, fix)
+}
