@@ -1,19 +1,183 @@
 //! `landbox gc`.
 
-use super::Invocation;
-use crate::error::{Failure, Kind, Result};
+use super::{Invocation, run, show};
+use crate::error::{Context, Result};
+use crate::host;
+use crate::overlay::remove::{disk_usage, remove_tree};
+use crate::session::store::{Session, StateDir, show as show_path};
 use clap::Args;
+use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
+
+/// Age at which a session that nobody landed counts as expired.
+const EXPIRED: SignedDuration = SignedDuration::from_hours(30 * 24);
 
 #[derive(Debug, Args)]
 pub(super) struct GcArgs {
     /// List what would be removed
     #[arg(long)]
     dry_run: bool,
-    /// Also remove sessions that are older than the stated age and were never landed
+    /// Also remove sessions that ended more than 30 days ago and were never landed
     #[arg(long)]
     expired: bool,
 }
 
-pub(super) fn gc(_call: &Invocation, _args: GcArgs) -> Result<u8> {
-    Err(Failure::new(Kind::Failed, "`landbox gc` is not there yet"))
+/// Why a session goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Reason {
+    /// Everything in it was landed.
+    Landed,
+    /// Its changes were thrown away.
+    Discarded,
+    /// Its start was cut short: nothing ran in it.
+    NeverStarted,
+    /// It ran without a boundary, so that there is nothing in it.
+    Bare,
+    /// It is old.
+    Expired,
+}
+
+#[derive(Debug, Serialize)]
+struct Removal {
+    id: String,
+    name: Option<String>,
+    reason: Reason,
+    bytes: u64,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct Report {
+    dry_run: bool,
+    removed: Vec<Removal>,
+    leftovers: usize,
+    kept: usize,
+}
+
+pub(super) fn gc(call: &Invocation, args: GcArgs) -> Result<u8> {
+    run::refuse_inside()?;
+    let home = host::home()?;
+    let state = StateDir::open(&StateDir::locate(&home))?;
+    let mut report = Report { dry_run: args.dry_run, ..Report::default() };
+    let leftovers = state.leftovers()?;
+    report.leftovers = leftovers.len();
+    if !args.dry_run {
+        for path in leftovers {
+            remove_tree(&path).context(|| format!("can't remove {}", show_path(&path)))?;
+        }
+    }
+    let listing = state.sessions()?;
+    for (path, failure) in &listing.broken {
+        call.ui.warning(format!("{}: {failure}", show_path(path)));
+    }
+    report.kept = listing.broken.len();
+    let mut going = Vec::new();
+    for session in listing.sessions {
+        match reason(&session, args.expired)? {
+            Some(reason) => going.push((session, reason)),
+            None => report.kept += 1,
+        }
+    }
+    // Listed before anything goes: whoever sees one he wants to keep can still stop it.
+    for (session, reason) in &going {
+        let line = format!("{} {}: {}", session.snapshot.id, word(*reason), describe(session));
+        call.ui.status(format!(
+            "landbox: {}{line}",
+            if args.dry_run { "would remove " } else { "removing " }
+        ));
+    }
+    for (session, reason) in going {
+        let id = session.snapshot.id.to_string();
+        let bytes = disk_usage(&session.dir);
+        if !args.dry_run {
+            // Proof of death: nobody attends it, and the lock that its helper would hold is ours.
+            let (Some(_attendance), Some(_lock)) = (session.attend()?, session.try_lock()?) else {
+                report.kept += 1;
+                continue;
+            };
+            state.remove(&session)?;
+        }
+        report.removed.push(Removal { id, name: session.snapshot.name.clone(), reason, bytes });
+    }
+    if call.ui.json {
+        call.ui.document(&report)?;
+    } else {
+        let bytes: u64 = report.removed.iter().map(|r| r.bytes).sum();
+        call.ui.status(format!(
+            "landbox: {} {} sessions ({}), {} kept",
+            if args.dry_run { "would remove" } else { "removed" },
+            report.removed.len(),
+            show::size_word(bytes),
+            report.kept
+        ));
+    }
+    Ok(0)
+}
+
+fn word(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Landed => "(landed)",
+        Reason::Discarded => "(discarded)",
+        Reason::NeverStarted => "(never started)",
+        Reason::Bare => "(ran without a boundary)",
+        Reason::Expired => "(expired)",
+    }
+}
+
+fn describe(session: &Session) -> String {
+    let folder = show_path(session.snapshot.policy.project.as_path());
+    format!("{folder}, created {}", session.snapshot.created_at)
+}
+
+/// Why a session may go; `None` where it stays. A live one always stays.
+fn reason(session: &Session, expired: bool) -> Result<Option<Reason>> {
+    if session.is_running()? {
+        return Ok(None);
+    }
+    let landing = &session.state.landing;
+    if landing.discarded_at.is_some() {
+        return Ok(Some(Reason::Discarded));
+    }
+    if !session.snapshot.isolated {
+        return Ok(Some(Reason::Bare));
+    }
+    if show::never_started(session) {
+        return Ok(Some(Reason::NeverStarted));
+    }
+    if landing.count > 0 && !show::holds_changes(session) {
+        return Ok(Some(Reason::Landed));
+    }
+    Ok((expired && is_old(session)).then_some(Reason::Expired))
+}
+
+/// Whether everything about a session lies longer ago than [`EXPIRED`]. A time that can't be read is not old.
+fn is_old(session: &Session) -> bool {
+    let launches = &session.state.launches;
+    let times = launches.iter().flat_map(|l| [Some(&l.started_at), l.ended_at.as_ref()]).flatten();
+    times.chain([&session.snapshot.created_at]).all(|text| {
+        text.parse::<Timestamp>().is_ok_and(|at| Timestamp::now().duration_since(at) > EXPIRED)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::testing::snapshot;
+
+    #[test]
+    fn only_what_is_landed_discarded_or_never_ran_goes_and_the_old_only_on_demand() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = StateDir::open(&dir.path().join("state")).unwrap();
+        let mut session = state.create(snapshot("aaaaaaaaaa", None)).unwrap();
+        assert_eq!(reason(&session, false).unwrap(), Some(Reason::NeverStarted));
+        session.state.state = crate::session::model::Phase::Exited;
+        assert_eq!(reason(&session, false).unwrap(), None);
+        assert_eq!(reason(&session, true).unwrap(), Some(Reason::Expired));
+        session.snapshot.created_at = crate::session::now();
+        assert_eq!(reason(&session, true).unwrap(), None);
+        session.state.landing.discarded_at = Some(crate::session::now());
+        assert_eq!(reason(&session, false).unwrap(), Some(Reason::Discarded));
+        let _helper = session.try_lock().unwrap();
+        assert_eq!(reason(&session, true).unwrap(), None);
+    }
 }

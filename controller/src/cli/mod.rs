@@ -1,15 +1,18 @@
 //! The command: one definition, from which help, man pages and completions come too. One file per command.
 
+mod bare;
 mod diff;
 mod discard;
 mod doctor;
 mod gc;
 mod land;
 mod ls;
+mod outcome;
 mod resume;
 mod run;
 mod send;
 mod show;
+mod start;
 mod util;
 
 use crate::error::Result;

@@ -1,8 +1,15 @@
 //! `landbox resume`.
 
-use super::Invocation;
+use super::start::Starter;
+use super::{Invocation, run, show};
 use crate::error::{Failure, Kind, Result};
+use crate::host::{Facts, Fuse, UpperSupport};
+use crate::session::store::{Session, StateDir};
 use clap::Args;
+use landbox_shared::bytes;
+use landbox_shared::policy::Backend;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 
 #[derive(Debug, Args)]
 pub(super) struct ResumeArgs {
@@ -14,9 +21,115 @@ pub(super) struct ResumeArgs {
     id: String,
     /// Another command instead of the first one
     #[arg(value_name = "CMD", last = true)]
-    command: Vec<std::ffi::OsString>,
+    command: Vec<OsString>,
 }
 
-pub(super) fn resume(_call: &Invocation, _args: ResumeArgs) -> Result<u8> {
-    Err(Failure::new(Kind::Failed, "`landbox resume` is not there yet"))
+pub(super) fn resume(call: &Invocation, args: ResumeArgs) -> Result<u8> {
+    run::refuse_inside()?;
+    let facts = Facts::gather()?;
+    let state = StateDir::open(facts.state_dir.as_path())?;
+    let mut session = state.find(Some(&args.id), None)?;
+    let starter = Starter::new(call, facts, state)?;
+    // Held until the end: the session is neither landed, removed nor resumed a second time meanwhile.
+    let Some(_attendance) = session.attend()? else { return Err(running(&session)) };
+    if session.try_lock()?.is_none() {
+        return Err(running(&session));
+    }
+    // What another command did before the session was ours counts.
+    session = starter.state.load(&session.snapshot.id)?;
+    refuse_closed(&session)?;
+    same_backends(&session, &starter.facts)?;
+    let command = if args.command.is_empty() { frozen_command(&session)? } else { args.command };
+    // While nothing is mounted: what is found clean now has its base recorded before the epochs move on.
+    show::refresh_changes(&mut session);
+    match starter.launch(&mut session, &command, args.report.as_deref()) {
+        Ok(code) => Ok(code),
+        Err(unstarted) => {
+            unstarted.record(&mut session)?;
+            starter.report(&session, args.report.as_deref(), Vec::new());
+            run::tell(call, unstarted, &command)
+        }
+    }
+}
+
+fn running(session: &Session) -> Failure {
+    let id = &session.snapshot.id;
+    Failure::new(Kind::Refused, format!("session {id} is running or being landed"))
+        .hint(format!("landbox show {id} says since when"))
+}
+
+fn refuse_closed(session: &Session) -> Result<()> {
+    let id = &session.snapshot.id;
+    if !session.snapshot.isolated {
+        return Err(Failure::new(Kind::Refused, format!("session {id} ran without a boundary"))
+            .hint("there is nothing to go on in; start a new one with landbox run"));
+    }
+    if session.state.landing.discarded_at.is_some() {
+        return Err(Failure::new(Kind::Refused, format!("session {id} was discarded"))
+            .hint("start a new one with landbox run"));
+    }
+    let uid = rustix::process::geteuid().as_raw();
+    if session.snapshot.policy.uid != uid {
+        return Err(Failure::new(
+            Kind::Refused,
+            format!(
+                "session {id} belongs to uid {}, not to you ({uid})",
+                session.snapshot.policy.uid
+            ),
+        ));
+    }
+    Ok(())
+}
+
+/// A layer is mounted by the back end that wrote it, or not at all: the other one would misread it.
+fn same_backends(session: &Session, facts: &Facts) -> Result<()> {
+    let id = &session.snapshot.id;
+    let keep = format!("landbox diff {id} and landbox land {id} work without it");
+    for layer in &session.snapshot.policy.layers {
+        let failure = |why: String, remedy: &str| {
+            Err(Failure::new(
+                Kind::Unavailable,
+                format!("layer {} of session {id} {why}", layer.id),
+            )
+            .hint(remedy)
+            .hint(keep.clone()))
+        };
+        match (layer.backend, &facts.fuse, &facts.upper) {
+            (Backend::Fuse, Fuse::NoProgram, _) => {
+                return failure(
+                    "was written by fuse-overlayfs, which is not installed".into(),
+                    "install fuse-overlayfs (landbox doctor --fix)",
+                );
+            }
+            (Backend::Fuse, Fuse::NoDevice, _) => {
+                return failure(
+                    "was written by fuse-overlayfs, and /dev/fuse is closed to you".into(),
+                    "make it usable: sudo modprobe fuse && sudo chmod 666 /dev/fuse",
+                );
+            }
+            (Backend::Kernel, _, UpperSupport::No(why)) => {
+                return failure(
+                    format!(
+                        "was written by the kernel's overlay, which can't be mounted now: {why}"
+                    ),
+                    "move the state folder back to where it was (LANDBOX_STATE_DIR)",
+                );
+            }
+            (Backend::Fuse, Fuse::Yes, _) | (Backend::Kernel, _, UpperSupport::Yes) => {}
+        }
+    }
+    Ok(())
+}
+
+fn frozen_command(session: &Session) -> Result<Vec<OsString>> {
+    let words = session.snapshot.command.iter();
+    words
+        .map(|word| bytes::unescape(word).map(OsString::from_vec))
+        .collect::<Option<Vec<_>>>()
+        .filter(|words| !words.is_empty())
+        .ok_or_else(|| {
+            let id = &session.snapshot.id;
+            Failure::new(Kind::Refused, format!("the command of session {id} can't be understood"))
+                .hint(format!("name one: landbox resume {id} -- CMD"))
+        })
 }

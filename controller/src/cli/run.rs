@@ -1,8 +1,23 @@
 //! `landbox run`.
 
-use super::Invocation;
+use super::outcome::Unstarted;
+use super::start::Starter;
+use super::{Invocation, bare, show};
+use crate::config::{self, Config, OverlayChoice};
 use crate::error::{Failure, Kind, Result};
+use crate::host::{self, Facts, Fuse};
+use crate::launch::Refusal;
+use crate::policy::{self, Flags, Resolved};
+use crate::session::model::{MODEL_VERSION, Snapshot};
+use crate::session::store::{Attendance, NamesLock, Session, StateDir};
+use crate::session::{self};
 use clap::Args;
+use landbox_shared::bytes;
+use landbox_shared::event::Stage;
+use landbox_shared::policy::{Backend, Policy};
+use landbox_shared::wire;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 
 #[derive(Debug, Args)]
 pub(super) struct RunArgs {
@@ -17,16 +32,16 @@ pub(super) struct RunArgs {
     workdir: Option<std::path::PathBuf>,
     /// Show this path as empty
     #[arg(long, value_name = "PATH")]
-    hide: Vec<std::ffi::OsString>,
+    hide: Vec<OsString>,
     /// Show this path read-only
     #[arg(long, value_name = "PATH")]
-    read_only: Vec<std::ffi::OsString>,
+    read_only: Vec<OsString>,
     /// Give the real path, read-write
     #[arg(long, value_name = "PATH")]
-    auth: Vec<std::ffi::OsString>,
+    auth: Vec<OsString>,
     /// Network: the host's (on), loopback alone (off), or a policy file
     #[arg(long, value_name = "on|off|FILE")]
-    network: Option<std::ffi::OsString>,
+    network: Option<OsString>,
     /// Which overlay writes the layers
     #[arg(long, value_name = "auto|kernel|fuse")]
     overlay: Option<String>,
@@ -35,9 +50,177 @@ pub(super) struct RunArgs {
     report: Option<std::path::PathBuf>,
     /// The command and its arguments
     #[arg(value_name = "CMD", trailing_var_arg = true)]
-    command: Vec<std::ffi::OsString>,
+    command: Vec<OsString>,
 }
 
-pub(super) fn run(_call: &Invocation, _args: RunArgs) -> Result<u8> {
-    Err(Failure::new(Kind::Failed, "`landbox run` is not there yet"))
+pub(super) fn run(call: &Invocation, args: RunArgs) -> Result<u8> {
+    refuse_inside()?;
+    if let Some(name) = &args.name {
+        session::check_name(name)?;
+    }
+    let home = host::home()?;
+    let env = |name: &str| std::env::var_os(name);
+    let config =
+        config::load(call.config.as_deref(), args.bot.as_deref(), &args.command, &home, env)?;
+    let facts = Facts::gather()?;
+    let flags = Flags {
+        workdir: args.workdir,
+        hide: args.hide,
+        read_only: args.read_only,
+        auth: args.auth,
+        network: args.network,
+        overlay: args.overlay,
+    };
+    let state = StateDir::open(facts.state_dir.as_path())?;
+    if !config.sandbox {
+        return bare::run(call, &config, &flags, &facts, &state, args.name, args.report.as_deref());
+    }
+    let Resolved { policy, warnings } = policy::resolve(&config, &flags, &facts, env)?;
+    let auto = is_auto(&config, &flags);
+    let starter = Starter::new(call, facts, state)?;
+    for warning in &warnings {
+        starter.warn(warning);
+    }
+    let mut snapshot = freeze(&config, args.name, policy, true)?;
+    let report = args.report.as_deref();
+    loop {
+        let (mut session, attendance) = create(&starter.state, snapshot.clone())?;
+        let unstarted = match starter.launch(&mut session, &config.command, report) {
+            Ok(code) => return Ok(code),
+            Err(unstarted) => unstarted,
+        };
+        // Nothing ran: nothing is kept, and the name is free again.
+        let retry = auto.then(|| with_fuse(&starter, &unstarted, &snapshot.policy)).flatten();
+        if retry.is_none() {
+            unstarted.record(&mut session)?;
+            starter.report(&session, report, Vec::new());
+        }
+        starter.state.remove(&session)?;
+        drop(attendance);
+        match retry {
+            Some((policy, warning)) => {
+                starter.warn(&warning);
+                snapshot.policy_digest = digest(&policy)?;
+                snapshot.policy = policy;
+            }
+            None => return tell(call, unstarted, &config.command),
+        }
+    }
+}
+
+/// Prints why nothing started; gives the exit code.
+pub(super) fn tell(call: &Invocation, unstarted: Unstarted, command: &[OsString]) -> Result<u8> {
+    let code = unstarted.code();
+    let program = command.first().map(|p| p.as_bytes()).unwrap_or_default();
+    if let Some(failure) = unstarted.failure(program) {
+        call.ui.failure(&failure);
+    }
+    Ok(code)
+}
+
+/// Inside a session Landbox's state is masked: say so instead of failing on it.
+pub(super) fn refuse_inside() -> Result<()> {
+    if host::is_inside() {
+        return Err(Failure::new(
+            Kind::Refused,
+            "this is the inside of a session, where landbox's own state is hidden",
+        )
+        .hint("leave the session first; inside, only `landbox send` works"));
+    }
+    Ok(())
+}
+
+fn is_auto(config: &Config, flags: &Flags) -> bool {
+    match &flags.overlay {
+        Some(choice) => choice == "auto",
+        None => config.overlay == OverlayChoice::Auto,
+    }
+}
+
+/// The policy with the layer that the kernel's overlay could not mount given to fuse-overlayfs, if that may help.
+fn with_fuse(
+    starter: &Starter<'_>,
+    unstarted: &Unstarted,
+    policy: &Policy,
+) -> Option<(Policy, String)> {
+    let Unstarted::Refused(Refusal::Helper(failure)) = unstarted else { return None };
+    if failure.stage != Stage::Layer || starter.facts.fuse != Fuse::Yes {
+        return None;
+    }
+    let mut policy = policy.clone();
+    let layer = policy
+        .layers
+        .iter_mut()
+        .find(|l| l.target.as_bytes() == failure.path && l.backend == Backend::Kernel)?;
+    layer.backend = Backend::Fuse;
+    let warning = format!(
+        "the kernel's overlay can't be mounted over {}; using fuse-overlayfs, which is slower",
+        layer.target
+    );
+    Some((policy, warning))
+}
+
+fn digest(policy: &Policy) -> Result<landbox_shared::digest::Digest> {
+    wire::policy_digest(policy)
+        .map_err(|e| Failure::new(Kind::Usage, format!("the policy is too big: {e}")))
+}
+
+/// Freezes what was decided.
+pub(super) fn freeze(
+    config: &Config,
+    name: Option<String>,
+    policy: Policy,
+    isolated: bool,
+) -> Result<Snapshot> {
+    Ok(Snapshot {
+        version: MODEL_VERSION,
+        id: session::fresh_id()?,
+        name,
+        bot: config.bot.clone(),
+        command: config.command.iter().map(|a| bytes::escape(a.as_bytes())).collect(),
+        created_at: session::now(),
+        isolated,
+        policy_digest: digest(&policy)?,
+        policy,
+    })
+}
+
+/// Makes the session, with its name checked while nobody else can take it.
+pub(super) fn create(state: &StateDir, snapshot: Snapshot) -> Result<(Session, Attendance)> {
+    let _names: Option<NamesLock> = match &snapshot.name {
+        Some(name) => {
+            let lock = state.lock_names()?;
+            refuse_taken(state, name)?;
+            Some(lock)
+        }
+        None => None,
+    };
+    state.start(snapshot)
+}
+
+/// Refuses a name that an un-landed session has. Sessions that never got anywhere make room.
+fn refuse_taken(state: &StateDir, name: &str) -> Result<()> {
+    let listing = state.sessions()?;
+    let named = listing.sessions.iter().filter(|s| s.snapshot.name.as_deref() == Some(name));
+    for session in named {
+        let id = &session.snapshot.id;
+        if session.is_running()? {
+            return Err(Failure::new(Kind::Refused, format!("session {name} ({id}) is running"))
+                .hint("choose another --name, or wait for its end"));
+        }
+        if show::never_started(session) {
+            if let Some(_lock) = session.try_lock()? {
+                state.remove(session)?;
+            }
+            continue;
+        }
+        if show::holds_changes(session) {
+            return Err(Failure::new(
+                Kind::Refused,
+                format!("the name {name} is in use by session {id}, which was neither landed nor discarded"),
+            )
+            .hint(format!("landbox resume {id} goes on in it; landbox land {id} or landbox discard {id} frees the name")));
+        }
+    }
+    Ok(())
 }

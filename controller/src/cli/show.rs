@@ -1,8 +1,19 @@
 //! `landbox show`.
 
-use super::Invocation;
-use crate::error::{Failure, Kind, Result};
+use super::{Invocation, run};
+use crate::error::Result;
+use crate::host::{Facts, LaunchView};
+use crate::overlay::remove::disk_usage;
+use crate::plan;
+use crate::session::document::{self, Document, Findings};
+use crate::session::model::Phase;
+use crate::session::store::{Session, StateDir, show as show_path};
+use crate::ui::text::visible;
 use clap::Args;
+use landbox_shared::event::Status;
+use landbox_shared::path::AbsPath;
+use landbox_shared::policy::Network;
+use std::fmt::Write;
 
 #[derive(Debug, Args)]
 pub(super) struct ShowArgs {
@@ -11,6 +22,170 @@ pub(super) struct ShowArgs {
     id: Option<String>,
 }
 
-pub(super) fn show(_call: &Invocation, _args: ShowArgs) -> Result<u8> {
-    Err(Failure::new(Kind::Failed, "`landbox show` is not there yet"))
+pub(super) fn show(call: &Invocation, args: ShowArgs) -> Result<u8> {
+    run::refuse_inside()?;
+    let facts = Facts::gather()?;
+    let state = StateDir::open(facts.state_dir.as_path())?;
+    let mut session = state.find(args.id.as_deref(), Some(&facts.cwd))?;
+    if session.state.changes.is_none() && session.snapshot.isolated {
+        refresh_changes(&mut session);
+    }
+    let findings = Findings {
+        running: session.is_running()?,
+        layer_bytes: layer_bytes(&session),
+        reachable_sockets: reachable_sockets(&session, &facts),
+    };
+    let document = Document::new(&session, &findings);
+    if call.ui.json {
+        call.ui.document(&document)?;
+    } else {
+        call.ui.result(face(&session, &document, &findings))?;
+    }
+    Ok(0)
+}
+
+/// Bytes of each layer, in policy order.
+pub(super) fn layer_bytes(session: &Session) -> Vec<u64> {
+    let layers = session.snapshot.policy.layers.iter();
+    layers.map(|layer| disk_usage(&session.upper(&layer.id))).collect()
+}
+
+/// Takes the figures of the changes anew, as far as they can be had.
+pub(super) fn refresh_changes(_session: &mut Session) {}
+
+/// Whether nothing ever ran in a session: its start was cut short.
+pub(super) fn never_started(session: &Session) -> bool {
+    session.snapshot.isolated
+        && session.state.state == Phase::Starting
+        && session.state.launches.iter().all(|launch| launch.boundary.is_none())
+}
+
+/// Whether a session holds changes that were neither landed nor discarded. What can't be read counts as held.
+pub(super) fn holds_changes(session: &Session) -> bool {
+    if session.state.landing.discarded_at.is_some() || !session.snapshot.isolated {
+        return false;
+    }
+    let mut fresh = session.clone();
+    refresh_changes(&mut fresh);
+    fresh.state.changes.is_none_or(|counts| counts.files > 0)
+}
+
+fn reachable_sockets(session: &Session, facts: &Facts) -> Vec<AbsPath> {
+    if !session.snapshot.isolated {
+        return Vec::new();
+    }
+    let policy = &session.snapshot.policy;
+    // A host that has changed so much that no plan can be made reaches nothing either.
+    LaunchView::gather(policy, facts)
+        .and_then(|view| plan::compile(policy, None, &view))
+        .map(|plan| plan.reachable_sockets)
+        .unwrap_or_default()
+}
+
+/// The word for where a session is.
+pub(super) fn phase_word(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Starting => "starting",
+        Phase::Running => "running",
+        Phase::Exited => "exited",
+        Phase::Failed => "failed",
+    }
+}
+
+/// Bytes for people.
+pub(super) fn size_word(bytes: u64) -> String {
+    let units = ["KiB", "MiB", "GiB", "TiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let mut tenths = u128::from(bytes) * 10 / 1024;
+    let mut unit = units[0];
+    for larger in &units[1..] {
+        if tenths < 10240 {
+            break;
+        }
+        tenths /= 1024;
+        unit = larger;
+    }
+    format!("{}.{} {unit}", tenths / 10, tenths % 10)
+}
+
+fn face(session: &Session, document: &Document<'_>, findings: &Findings) -> String {
+    let mut out = String::new();
+    // Writing to a String cannot fail.
+    let mut line = |key: &str, value: &str| {
+        let _ = writeln!(out, "{key:<12} {value}");
+    };
+    let snapshot = &session.snapshot;
+    let policy = &snapshot.policy;
+    let name = snapshot.name.as_deref().map(|n| format!(" ({})", visible(n.as_bytes())));
+    line("session", &format!("{}{}", snapshot.id, name.unwrap_or_default()));
+    if let Some(bot) = &snapshot.bot {
+        line("bot", &visible(bot.as_bytes()));
+    }
+    line("command", &visible(snapshot.command.join(" ").as_bytes()));
+    line("workdir", &show_path(policy.project.as_path()));
+    line("created", &snapshot.created_at);
+    let last = session.state.launches.last();
+    let mut state = phase_word(document.phase()).to_owned();
+    match last.and_then(|launch| launch.exit) {
+        Some(Status::Code(code)) => {
+            let _ = write!(state, ", code {code}");
+        }
+        Some(Status::Signal(signal)) => {
+            let _ = write!(state, ", signal {signal}");
+        }
+        None => {}
+    }
+    line("state", &state);
+    if let Some(failure) = document.failure() {
+        let path = failure.path.map(|path| format!(": {path}")).unwrap_or_default();
+        line("failure", &format!("{}{path}", visible(failure.message.as_bytes())));
+    }
+    if !snapshot.isolated {
+        line("boundary", "none: the bot has \"sandbox\": false");
+        return out;
+    }
+    let network = match policy.network {
+        Network::Host => "network of the host",
+        Network::None => "loopback alone",
+    };
+    line("boundary", &format!("{network}; {}", snapshot.policy_digest));
+    for (layer, bytes) in policy.layers.iter().zip(&findings.layer_bytes) {
+        let kind = document::layer_kind(layer.kind);
+        let overlay = document::overlay(session, layer.backend);
+        let target = show_path(layer.target.as_path());
+        line("layer", &format!("{kind}: {target}, {overlay}, {}", size_word(*bytes)));
+    }
+    for path in document.real_writes() {
+        line("real write", &show_path(path.as_path()));
+    }
+    for path in &findings.reachable_sockets {
+        line("socket", &show_path(path.as_path()));
+    }
+    let landing = &session.state.landing;
+    let changes = match session.state.changes {
+        Some(c) => format!("{} files, +{} -{}", c.files, c.added, c.deleted),
+        None => format!("not counted; landbox diff {} shows them", snapshot.id),
+    };
+    line("changes", &changes);
+    if let Some(at) = &landing.discarded_at {
+        line("landing", &format!("discarded {at}"));
+    } else if let Some(at) = &landing.last_at {
+        line("landing", &format!("landed {} times, last {at}", landing.count));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_short() {
+        assert_eq!(size_word(0), "0 B");
+        assert_eq!(size_word(1536), "1.5 KiB");
+        assert_eq!(size_word(10 << 20), "10.0 MiB");
+        assert_eq!(size_word(u64::MAX), "16777215.9 TiB");
+    }
 }

@@ -1,6 +1,7 @@
 //! The folders of a launch, made just before it.
 
 use crate::error::{Context, Result};
+use crate::plan::Compiled;
 use crate::session::model::Epoch;
 use crate::session::store::show;
 use landbox_shared::id::LayerId;
@@ -9,25 +10,39 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{self, AtFlags, Mode, OFlags, Timespec, Timestamps, XattrFlags};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 
-/// Private folders of every session, with their modes: the task sees the first two as `/tmp` and `/var/tmp`.
-const FOLDERS: [(&str, u32); 5] =
-    [("tmp", 0o1777), ("vartmp", 0o1777), ("outbox", 0o700), ("shim", 0o755), ("files", 0o700)];
 /// Longest attribute value that is copied to an upper folder (the kernel's own limit).
 const VALUE_BYTES: usize = 64 << 10;
 
-/// Makes the session's private folders, where missing.
-pub fn folders(session_dir: &Path) -> Result<()> {
-    for (name, mode) in FOLDERS {
+/// Makes the folders below the session's that a plan shows, where missing, and writes the files it shows anew.
+pub fn private(session_dir: &Path, plan: &Compiled) -> Result<()> {
+    for (name, mode) in &plan.private_dirs {
         let path = session_dir.join(name);
-        if make(&path, mode)? {
-            // The umask has had its say in mkdir.
-            std::fs::set_permissions(&path, PermissionsExt::from_mode(mode))
+        if make(&path, 0o700)? {
+            // Apart from mkdir: the umask has no say in it.
+            std::fs::set_permissions(&path, PermissionsExt::from_mode(*mode))
                 .context(|| format!("can't set the mode of {}", show(&path)))?;
         }
     }
+    for file in &plan.private_files {
+        let path = session_dir.join(&file.path);
+        replace(&path, &file.bytes, file.mode)
+            .context(|| format!("can't write {}", show(&path)))?;
+    }
+    Ok(())
+}
+
+fn replace(path: &Path, bytes: &[u8], mode: u32) -> std::io::Result<()> {
+    let mut file = tempfile::Builder::new()
+        .prefix(".new-")
+        .permissions(PermissionsExt::from_mode(mode))
+        .tempfile_in(path.parent().unwrap_or(Path::new("/")))?;
+    file.write_all(bytes)?;
+    file.as_file().set_permissions(PermissionsExt::from_mode(mode))?;
+    file.persist(path)?;
     Ok(())
 }
 

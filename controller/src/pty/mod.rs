@@ -9,5 +9,5 @@ mod stdio;
 mod terminal;
 
 pub use relay::{End, relay};
-pub use stdio::Stdio;
+pub use stdio::{Made, Stdio};
 pub use terminal::Terminal;

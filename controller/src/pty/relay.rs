@@ -51,8 +51,7 @@ pub fn relay(
     signals: &Signals,
 ) -> Result<End> {
     let Launched { mut child, mut events, init, .. } = launched;
-    let Stdio { task, ours: Ours { pty, stdin, outputs }, .. } = stdio;
-    drop(task);
+    let Stdio { ours: Ours { pty, stdin, outputs }, .. } = stdio;
     let restore = Restore;
     let mut copies = Vec::new();
     let outside = [rustix::stdio::stdout(), rustix::stdio::stderr()];

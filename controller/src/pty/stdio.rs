@@ -10,15 +10,23 @@ use rustix::pipe::PipeFlags;
 use rustix::pty::OpenptFlags;
 use std::os::fd::OwnedFd;
 
-/// Both sides of the task's descriptors.
+/// Our side of the task's descriptors.
 #[derive(Debug)]
 pub struct Stdio {
     /// What each of 0 to 2 is.
     pub kinds: [plan::Stdio; 3],
+    pub(super) ours: Ours,
+}
+
+/// Both sides of the task's descriptors.
+#[derive(Debug)]
+pub struct Made {
+    /// Our side.
+    pub stdio: Stdio,
     /// The task's side.
     pub task: [OwnedFd; 3],
-    /// Our side.
-    pub(super) ours: Ours,
+    /// The path of the pseudo-terminal, where there is one.
+    pub console: Option<AbsPath>,
 }
 
 /// The controller's side.
@@ -40,9 +48,8 @@ pub(super) struct Pty {
 }
 
 impl Stdio {
-    /// Makes them for the caller's descriptors: a terminal for a terminal, a pipe for anything else. Gives also the
-    /// path of the pseudo-terminal, which the plan binds on `/dev/console`.
-    pub fn make(terminal: Option<&Terminal>) -> Result<(Self, Option<AbsPath>)> {
+    /// Makes them for the caller's descriptors: a terminal for a terminal, a pipe for anything else.
+    pub fn make(terminal: Option<&Terminal>) -> Result<Made> {
         let what = || "can't make the task's terminal".to_string();
         let (pty, console) = match terminal {
             Some(terminal) => {
@@ -73,7 +80,7 @@ impl Stdio {
             Ok(write)
         };
         let task = [side(0)?, side(1)?, side(2)?];
-        Ok((Self { kinds, task, ours: Ours { pty, stdin, outputs } }, console))
+        Ok(Made { stdio: Self { kinds, ours: Ours { pty, stdin, outputs } }, task, console })
     }
 }
 

@@ -1,0 +1,145 @@
+//! `sandbox: false`: the command runs as it would without Landbox, says so, and is recorded as not isolated.
+
+use super::{Invocation, outcome, run};
+use crate::config::Config;
+use crate::error::{Context, Result};
+use crate::host::Facts;
+use crate::policy::{self, Flags};
+use crate::session;
+use crate::session::document::{Document, Findings};
+use crate::session::model::{Launch, Phase};
+use crate::session::store::{Session, StateDir, show};
+use landbox_shared::event::Status;
+use landbox_shared::policy::{Network, POLICY_VERSION, Policy, SeccompProfile};
+use rustix::process::{Pid, Signal};
+use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus};
+
+pub(super) fn run(
+    call: &Invocation,
+    config: &Config,
+    flags: &Flags,
+    facts: &Facts,
+    state: &StateDir,
+    name: Option<String>,
+    report: Option<&Path>,
+) -> Result<u8> {
+    let project = policy::working_dir(config, flags, facts)?;
+    let policy = Policy {
+        version: POLICY_VERSION,
+        uid: facts.uid,
+        gid: facts.gid,
+        home: facts.home.clone(),
+        project: project.clone(),
+        layers: Vec::new(),
+        masks: Vec::new(),
+        read_only: Vec::new(),
+        auth: Vec::new(),
+        credentials: Vec::new(),
+        run_folders: Vec::new(),
+        network: Network::Host,
+        seccomp: SeccompProfile::Base,
+        env: config.env.clone(),
+        env_removed: Vec::new(),
+    };
+    let (mut session, attendance) = run::create(state, run::freeze(config, name, policy, false)?)?;
+    session.state.launches.push(Launch {
+        number: 1,
+        started_at: session::now(),
+        ended_at: None,
+        exit: None,
+        failure: None,
+        boundary: None,
+        epochs: BTreeMap::new(),
+    });
+    session.state.state = Phase::Running;
+    session.save_state()?;
+    call.ui.warning(
+        "this bot has \"sandbox\": false: the command runs on your real files, with no boundary",
+    );
+    let status = match start(config, project.as_path()) {
+        Ok(child) => wait(child),
+        Err(error) => {
+            state.remove(&session)?;
+            drop(attendance);
+            let errno = error.raw_os_error().unwrap_or_default();
+            let program = config.command.first().map(|p| p.as_bytes()).unwrap_or_default();
+            call.ui.failure(&outcome::exec_failure(program, errno));
+            return Ok(outcome::exec_code(errno));
+        }
+    };
+    let status = status.context(|| "can't wait for the command".into())?;
+    let raw = |n: i32| u8::try_from(n).unwrap_or(u8::MAX);
+    let (exit, code) = match (status.code(), status.signal()) {
+        (Some(code), _) => (Status::Code(raw(code)), raw(code)),
+        (None, Some(signal)) => (Status::Signal(raw(signal)), 128u8.saturating_add(raw(signal))),
+        (None, None) => (Status::Code(u8::MAX), u8::MAX),
+    };
+    outcome::finish(&mut session, Some(exit), None)?;
+    drop(attendance);
+    write_report(call, &session, report);
+    Ok(code)
+}
+
+fn start(config: &Config, project: &Path) -> std::io::Result<Child> {
+    let mut words = config.command.iter();
+    let program = words.next().map(|p| p.as_os_str()).unwrap_or_default();
+    Command::new(program)
+        .args(words)
+        .envs(config.env.iter().map(|(name, value)| (name, value)))
+        .current_dir(project)
+        .spawn()
+}
+
+/// Waits for the command. Keys that signal reach it from the terminal itself; what is sent to us alone is passed on.
+fn wait(mut child: Child) -> std::io::Result<ExitStatus> {
+    let pid = Pid::from_child(&child);
+    let ignored = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    for signal in [Signal::INT, Signal::QUIT] {
+        signal_hook::flag::register(signal.as_raw(), std::sync::Arc::clone(&ignored))?;
+    }
+    let mut passed = signal_hook::iterator::Signals::new(
+        [Signal::TERM, Signal::HUP, Signal::USR1, Signal::USR2].map(Signal::as_raw),
+    )?;
+    let handle = passed.handle();
+    let passer = std::thread::spawn(move || {
+        for raw in passed.forever() {
+            let known = [Signal::TERM, Signal::HUP, Signal::USR1, Signal::USR2];
+            if let Some(signal) = known.into_iter().find(|s| s.as_raw() == raw) {
+                let _ = rustix::process::kill_process(pid, signal);
+            }
+        }
+    });
+    // The thread is asked to stop only after the wait: until then the pid can't be somebody else's.
+    wait_unreaped(pid).and_then(|()| {
+        handle.close();
+        let _ = passer.join();
+        child.wait()
+    })
+}
+
+/// Waits until the command has ended, and leaves it to be reaped.
+fn wait_unreaped(pid: Pid) -> std::io::Result<()> {
+    use rustix::process::{WaitId, WaitIdOptions, waitid};
+    loop {
+        match waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
+            Ok(_) => return Ok(()),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+}
+
+fn write_report(call: &Invocation, session: &Session, report: Option<&Path>) {
+    let Some(path) = report else { return };
+    let findings = Findings::default();
+    let written = serde_json::to_vec_pretty(&Document::new(session, &findings))
+        .map_err(std::io::Error::from)
+        .and_then(|bytes| std::fs::write(path, [bytes.as_slice(), b"\n"].concat()));
+    if let Err(e) = written {
+        call.ui.warning(format!("can't write the report {}: {e}", show(path)));
+    }
+}

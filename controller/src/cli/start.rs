@@ -1,0 +1,193 @@
+//! One launch from beginning to end, for `run` and `resume` alike.
+
+use super::Invocation;
+use super::outcome::{self, Unstarted};
+use crate::credentials::Keeper;
+use crate::error::{Context, Failure, Result};
+use crate::host::{self, Facts, LaunchView};
+use crate::launch::{self, Launched, Refusal};
+use crate::overlay::prepare;
+use crate::plan;
+use crate::pty::signals::Signals;
+use crate::pty::{self, End, Made, Stdio, Terminal};
+use crate::seal::Key;
+use crate::session;
+use crate::session::document::{Document, Findings};
+use crate::session::model::{Boundary, Launch, Phase};
+use crate::session::store::{Session, StateDir, show};
+use landbox_shared::digest::Digest;
+use landbox_shared::exec::Exec;
+use landbox_shared::path::AbsPath;
+use landbox_shared::plan::{Op, Plan};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+/// What every launch of this process needs.
+#[derive(Debug)]
+pub(super) struct Starter<'a> {
+    call: &'a Invocation,
+    pub(super) facts: Facts,
+    pub(super) state: StateDir,
+    signals: Signals,
+    key: Key,
+    helper: PathBuf,
+    warned: RefCell<BTreeSet<String>>,
+}
+
+impl<'a> Starter<'a> {
+    /// Gathers it. Signals are caught from here on, so that nothing half made is left behind.
+    pub(super) fn new(call: &'a Invocation, facts: Facts, state: StateDir) -> Result<Self> {
+        let key = Key::load(facts.config_dir.as_path())?;
+        let helper = host::helper()?;
+        let signals = Signals::install()?;
+        Ok(Self { call, facts, state, signals, key, helper, warned: RefCell::default() })
+    }
+
+    /// Prints a warning, once however many attempts a launch takes.
+    pub(super) fn warn(&self, warning: &str) {
+        if self.warned.borrow_mut().insert(warning.to_owned()) {
+            self.call.ui.warning(warning);
+        }
+    }
+
+    /// Launches `session` with `argv` and sees it through: relay, exit, state, figures, report. Gives the exit code.
+    pub(super) fn launch(
+        &self,
+        session: &mut Session,
+        argv: &[OsString],
+        report: Option<&Path>,
+    ) -> Result<u8, Unstarted> {
+        let (end, sockets) = self.attempt(session, argv)?;
+        let (code, told) = outcome::conclude(session, end)?;
+        super::show::refresh_changes(session);
+        self.report(session, report, sockets);
+        match told {
+            Some(failure) => self.call.ui.failure(&failure),
+            None => self.call.ui.status(outcome::farewell(session)),
+        }
+        Ok(code)
+    }
+
+    fn attempt(
+        &self,
+        session: &mut Session,
+        argv: &[OsString],
+    ) -> Result<(End, Vec<AbsPath>), Unstarted> {
+        let number = session.state.launches.last().map_or(1, |last| last.number + 1);
+        let terminal = Terminal::find();
+        let Made { stdio, task, console } = Stdio::make(terminal.as_ref())?;
+        let policy = &session.snapshot.policy;
+        let view = LaunchView::gather(policy, &self.facts)?;
+        let compiled = plan::compile(policy, console, &view)?;
+        for warning in &compiled.warnings {
+            self.warn(warning);
+        }
+        let env = plan::environment(std::env::vars_os(), policy, &view);
+        let exec = Exec { argv: argv.iter().map(|a| a.clone().into_vec()).collect(), env };
+        let (frame, exec_digest) = launch::exec_frame(&exec)?;
+        prepare::private(&session.dir, &compiled)?;
+        prepare::layers(&session.dir, policy, number)?;
+        let epochs = prepare::epochs(policy);
+        let plan = make_plan(session, number, stdio.kinds, exec_digest, compiled.ops)?;
+        session.state.state = Phase::Starting;
+        session.state.changes = None;
+        session.state.landing.synced = false;
+        session.state.launches.push(Launch {
+            number,
+            started_at: session::now(),
+            ended_at: None,
+            exit: None,
+            failure: None,
+            boundary: None,
+            epochs,
+        });
+        session.save_state()?;
+        let folder = session.dir.join("launches").join(number.to_string());
+        let mut launched =
+            launch::launch(&self.helper, &plan, &frame, task, &self.key, &folder, &self.signals)?;
+        let merged = std::mem::take(&mut launched.merged);
+        let ready =
+            record_boundary(session, &launched).and_then(|()| Keeper::start(session, merged));
+        let keeper = match ready {
+            Ok(keeper) => keeper,
+            Err(failure) => return Err(refuse(launched, failure)),
+        };
+        let end = pty::relay(terminal.as_ref(), stdio, launched, &self.signals);
+        if let Some(keeper) = keeper {
+            keeper.finish();
+        }
+        Ok((end?, compiled.reachable_sockets))
+    }
+
+    /// Writes the session document where it was asked for.
+    pub(super) fn report(&self, session: &Session, report: Option<&Path>, sockets: Vec<AbsPath>) {
+        let Some(path) = report else { return };
+        let findings = Findings {
+            running: false,
+            layer_bytes: super::show::layer_bytes(session),
+            reachable_sockets: sockets,
+        };
+        let written = serde_json::to_vec_pretty(&Document::new(session, &findings))
+            .map_err(std::io::Error::from)
+            .and_then(|mut bytes| {
+                bytes.push(b'\n');
+                std::fs::write(path, bytes)
+            });
+        if let Err(e) = written {
+            self.call.ui.warning(format!("can't write the report {}: {e}", show(path)));
+        }
+    }
+}
+
+fn make_plan(
+    session: &Session,
+    launch: u32,
+    stdio: [landbox_shared::plan::Stdio; 3],
+    exec_digest: Digest,
+    ops: Vec<Op>,
+) -> Result<Plan> {
+    let policy = &session.snapshot.policy;
+    let session_dir = AbsPath::from_path(&session.dir)
+        .context(|| format!("can't use the session folder {}", show(&session.dir)))?;
+    Ok(Plan {
+        session: session.snapshot.id.clone(),
+        policy_digest: session.snapshot.policy_digest,
+        session_dir,
+        launch,
+        uid: policy.uid,
+        gid: policy.gid,
+        stdio,
+        cwd: policy.project.clone(),
+        network: policy.network,
+        seccomp: policy.seccomp,
+        exec_digest,
+        ops,
+    })
+}
+
+/// Ends a boundary that stands although something on our side failed.
+fn refuse(launched: Launched, failure: Failure) -> Unstarted {
+    let Launched { mut child, events, .. } = launched;
+    drop(events);
+    launch::reap(&mut child);
+    Unstarted::Refused(Refusal::Other(failure))
+}
+
+fn record_boundary(session: &mut Session, launched: &Launched) -> Result<()> {
+    let evidence = &launched.evidence;
+    let own = evidence.namespaces.iter().filter(|ns| ns.own).map(|ns| ns.kind.clone());
+    if let Some(launch) = session.state.launches.last_mut() {
+        launch.boundary = Some(Boundary {
+            mode: evidence.mode,
+            owner_map: evidence.owner_map,
+            namespaces: own.collect(),
+            evidence_digest: launched.evidence_digest,
+            landlock_abi: evidence.landlock_abi,
+        });
+    }
+    session.state.state = Phase::Running;
+    session.save_state()
+}
