@@ -28,8 +28,8 @@ pub(super) fn ls(call: &Invocation, args: LsArgs) -> Result<u8> {
     let mut findings = Vec::new();
     for session in &mut listing.sessions {
         let running = session.is_running()?;
-        if args.scan && session.snapshot.isolated {
-            refresh_changes(session);
+        if args.scan {
+            refresh_changes(session, running);
         } else if running {
             session.state.changes = None;
         }

@@ -41,7 +41,7 @@ pub(super) fn resume(call: &Invocation, args: ResumeArgs) -> Result<u8> {
     same_backends(&session, &starter.facts)?;
     let command = if args.command.is_empty() { frozen_command(&session)? } else { args.command };
     // While nothing is mounted: what is found clean now has its base recorded before the epochs move on.
-    show::refresh_changes(&mut session);
+    show::refresh_changes(&mut session, false);
     match starter.launch(&mut session, &command, args.report.as_deref()) {
         Ok(code) => Ok(code),
         Err(unstarted) => {

@@ -3,6 +3,7 @@
 use super::{Invocation, run};
 use crate::error::Result;
 use crate::host::{Facts, LaunchView};
+use crate::land;
 use crate::overlay::remove::disk_usage;
 use crate::plan;
 use crate::session::document::{self, Document, Findings};
@@ -27,11 +28,12 @@ pub(super) fn show(call: &Invocation, args: ShowArgs) -> Result<u8> {
     let facts = Facts::gather()?;
     let state = StateDir::open(facts.state_dir.as_path())?;
     let mut session = state.find(args.id.as_deref(), Some(&facts.cwd))?;
-    if session.state.changes.is_none() && session.snapshot.isolated {
-        refresh_changes(&mut session);
+    let running = session.is_running()?;
+    if running || session.state.changes.is_none() {
+        refresh_changes(&mut session, running);
     }
     let findings = Findings {
-        running: session.is_running()?,
+        running,
         layer_bytes: layer_bytes(&session),
         reachable_sockets: reachable_sockets(&session, &facts),
     };
@@ -50,8 +52,11 @@ pub(super) fn layer_bytes(session: &Session) -> Vec<u64> {
     layers.map(|layer| disk_usage(&session.upper(&layer.id))).collect()
 }
 
-/// Takes the figures of the changes anew, as far as they can be had.
-pub(super) fn refresh_changes(_session: &mut Session) {}
+/// Takes the figures of the changes anew, as far as they can be had; `live` says whether the task may still write.
+pub(super) fn refresh_changes(session: &mut Session, live: bool) {
+    session.state.changes =
+        if session.snapshot.isolated { land::counts(session, live).ok() } else { None };
+}
 
 /// Whether nothing ever ran in a session: its start was cut short.
 pub(super) fn never_started(session: &Session) -> bool {
@@ -66,7 +71,7 @@ pub(super) fn holds_changes(session: &Session) -> bool {
         return false;
     }
     let mut fresh = session.clone();
-    refresh_changes(&mut fresh);
+    refresh_changes(&mut fresh, false);
     fresh.state.changes.is_none_or(|counts| counts.files > 0)
 }
 

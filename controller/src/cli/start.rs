@@ -62,7 +62,8 @@ impl<'a> Starter<'a> {
     ) -> Result<u8, Unstarted> {
         let (end, sockets) = self.attempt(session, argv)?;
         let (code, told) = outcome::conclude(session, end)?;
-        super::show::refresh_changes(session);
+        super::show::refresh_changes(session, false);
+        session.save_state()?;
         self.report(session, report, sockets);
         match told {
             Some(failure) => self.call.ui.failure(&failure),
