@@ -1,0 +1,209 @@
+//! Mounting one layer: real folder below, mask folders in the middle, what the session wrote on top.
+
+use super::source::LayerSource;
+use super::target::{Kind, World};
+use super::{At, FuseRequest, StartFuse, failure, mask};
+use crate::sys::mount::{Context, NODEV, NOSUID, mount_id};
+use landbox_shared::event::{Failure, Stage};
+use landbox_shared::path::AbsPath;
+use landbox_shared::plan::LayerOp;
+use landbox_shared::policy::Backend;
+use nix::errno::Errno;
+use nix::sys::stat::fstat;
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+/// Options of every kernel overlay. `redirect_dir=off` would be refused where the kernel always follows redirects.
+const OVERLAY: [(&CStr, &CStr); 5] = [
+    (c"redirect_dir", c"nofollow"),
+    (c"metacopy", c"off"),
+    (c"index", c"off"),
+    (c"xino", c"off"),
+    (c"nfs_export", c"off"),
+];
+
+/// Mounts a layer and returns its merged root.
+pub(super) fn mount(
+    world: &mut World,
+    layer: &LayerOp,
+    source: LayerSource,
+    fuse: StartFuse<'_>,
+) -> Result<OwnedFd, Failure> {
+    let result = match (layer.backend, source.fuse) {
+        (Backend::Kernel, _) => {
+            kernel(world, layer, &source.lower, source.upper.as_fd(), source.work.as_fd())
+        }
+        (Backend::Fuse, Some(device)) => {
+            let folders = (source.lower, source.upper, source.work);
+            with_fuse(world, layer, device, folders, fuse)
+        }
+        (Backend::Fuse, None) => {
+            Err(failure(Errno::EBADF, Some(&layer.target), "the fuse device was not opened"))
+        }
+    };
+    result.map_err(|failure| Failure { stage: Stage::Layer, ..failure })
+}
+
+fn kernel(
+    world: &mut World,
+    layer: &LayerOp,
+    lower: &OwnedFd,
+    upper: BorrowedFd<'_>,
+    work: BorrowedFd<'_>,
+) -> Result<OwnedFd, Failure> {
+    let target = &layer.target;
+    let (middle, covers) = mask::middle(world, target, lower.as_fd(), &mask::of_layer(layer))?;
+    let lowers: Vec<BorrowedFd<'_>> =
+        middle.iter().map(AsFd::as_fd).chain([lower.as_fd()]).collect();
+    let merged = overlay(&lowers, Some((upper, work)), NOSUID | NODEV).map_err(|refusal| {
+        let refused =
+            [Errno::EINVAL, Errno::ELOOP, Errno::EPERM, Errno::ENODEV, Errno::EOPNOTSUPP];
+        let detail = if refused.contains(&refusal.errno) {
+            "the kernel refuses an overlay on this folder (other file systems are mounted below it, it is an \
+             overlay itself, or the kernel lacks an option)"
+        } else {
+            "mounting a kernel overlay"
+        };
+        failure(refusal.errno, Some(target), refusal.explain(detail))
+    })?;
+    world.attach(merged.as_fd(), target, Kind::Folder)?;
+    confirm_user_marks(merged.as_fd(), target)?;
+    mask::cover(world, merged.as_fd(), target, &covers)?;
+    Ok(merged)
+}
+
+/// Why the kernel refused an overlay.
+pub(super) struct Refusal {
+    /// The error number.
+    pub errno: Errno,
+    /// The kernel's own words, if it has any.
+    pub words: String,
+}
+
+impl Refusal {
+    /// Our words with the kernel's.
+    pub(super) fn explain(&self, detail: &str) -> String {
+        if self.words.is_empty() { detail.to_owned() } else { format!("{detail}: {}", self.words) }
+    }
+}
+
+/// Makes an overlay, not attached yet. Lowers are given top first; without an upper it is read-only.
+pub(super) fn overlay(
+    lowers: &[BorrowedFd<'_>],
+    upper_and_work: Option<(BorrowedFd<'_>, BorrowedFd<'_>)>,
+    attributes: u64,
+) -> Result<OwnedFd, Refusal> {
+    // Linux 6.13 takes descriptors. Before, the kernel takes paths, and /proc/self/fd/N is one that needs no quoting
+    // whatever the folder is called.
+    let by_descriptor = assemble(lowers, upper_and_work, attributes, true);
+    match by_descriptor {
+        Err(Refusal { errno: Errno::EINVAL, .. }) => {
+            assemble(lowers, upper_and_work, attributes, false)
+        }
+        other => other,
+    }
+}
+
+fn assemble(
+    lowers: &[BorrowedFd<'_>],
+    upper_and_work: Option<(BorrowedFd<'_>, BorrowedFd<'_>)>,
+    attributes: u64,
+    by_descriptor: bool,
+) -> Result<OwnedFd, Refusal> {
+    let silent = |errno| Refusal { errno, words: String::new() };
+    let context = Context::open(c"overlay").map_err(silent)?;
+    let configure = || {
+        context.text(c"source", c"landbox")?;
+        if by_descriptor {
+            for lower in lowers {
+                context.descriptor(c"lowerdir+", *lower)?;
+            }
+        } else {
+            let paths: Vec<String> = lowers.iter().map(|lower| by_number(*lower)).collect();
+            text(&context, c"lowerdir", &paths.join(":"))?;
+        }
+        if let Some((upper, work)) = upper_and_work {
+            for (key, folder) in [(c"upperdir", upper), (c"workdir", work)] {
+                if by_descriptor {
+                    context.descriptor(key, folder)?;
+                } else {
+                    text(&context, key, &by_number(folder))?;
+                }
+            }
+            context.flag(c"userxattr")?;
+            context.flag(c"volatile")?;
+        }
+        for (key, value) in OVERLAY {
+            context.text(key, value)?;
+        }
+        context.mount(attributes)
+    };
+    configure().map_err(|errno| Refusal { errno, words: context.complaint() })
+}
+
+fn text(context: &Context, key: &CStr, value: &str) -> nix::Result<()> {
+    context.text(key, &CString::new(value).map_err(|_| Errno::EINVAL)?)
+}
+
+fn by_number(fd: BorrowedFd<'_>) -> String {
+    format!("/proc/self/fd/{}", fd.as_raw_fd())
+}
+
+/// Without `userxattr` an unprivileged overlay mounts, and then fails on the first replaced folder.
+fn confirm_user_marks(merged: BorrowedFd<'_>, target: &AbsPath) -> Result<(), Failure> {
+    let id = mount_id(merged).at(target, "reading the layer's mount number")?.to_string();
+    let table = std::fs::read("/proc/self/mountinfo").map_err(|error| {
+        let errno = Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
+        failure(errno, Some(target), "reading the mounts back")
+    })?;
+    let options = table
+        .split(|byte| *byte == b'\n')
+        .map(|line| line.split(|byte| *byte == b' '))
+        .find(|fields| fields.clone().next() == Some(id.as_bytes()))
+        .and_then(Iterator::last);
+    let holds = options.is_some_and(|options| {
+        options.split(|byte| *byte == b',').any(|word| word == b"userxattr")
+    });
+    if holds {
+        return Ok(());
+    }
+    Err(failure(
+        Errno::EOPNOTSUPP,
+        Some(target),
+        "the kernel overlay does not keep its marks in user attributes",
+    ))
+}
+
+fn with_fuse(
+    world: &mut World,
+    layer: &LayerOp,
+    device: OwnedFd,
+    (lower, upper, work): (OwnedFd, OwnedFd, OwnedFd),
+    start: StartFuse<'_>,
+) -> Result<OwnedFd, Failure> {
+    let target = &layer.target;
+    let (mut lowers, covers) = mask::middle(world, target, lower.as_fd(), &mask::of_layer(layer))?;
+    lowers.push(lower);
+    let merged = fuse_mount(device.as_fd()).at(target, "mounting a fuse file system")?;
+    world.attach(merged.as_fd(), target, Kind::Folder)?;
+    start(FuseRequest { fuse: device, lowers, upper, work, layer: layer.id.clone() })?;
+    // The program opens its folders by path, which the old root must still lead to; the first answer says it has.
+    fstat(&merged).at(target, "fuse-overlayfs ended before it served the layer")?;
+    mask::cover(world, merged.as_fd(), target, &covers)?;
+    Ok(merged)
+}
+
+/// Mounts the near end. The options are those fuse-overlayfs gives when it mounts by itself; permissions are checked
+/// by the kernel against the ids it reports.
+fn fuse_mount(device: BorrowedFd<'_>) -> nix::Result<OwnedFd> {
+    let context = Context::open(c"fuse")?;
+    context.text(c"source", c"fuse-overlayfs")?;
+    context.text(c"subtype", c"fuse-overlayfs")?;
+    context.number(c"fd", device.as_raw_fd())?;
+    context.text(c"rootmode", c"40000")?;
+    context.text(c"user_id", c"0")?;
+    context.text(c"group_id", c"0")?;
+    context.flag(c"allow_other")?;
+    context.flag(c"default_permissions")?;
+    context.mount(NOSUID | NODEV)
+}

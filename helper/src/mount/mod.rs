@@ -1,0 +1,164 @@
+//! Everything that mounts: from the plan's operations to a new root.
+//!
+//! Order: **open** every source by its canonical path, before the first mount can come between; **build** the new
+//! tree beside the old root, each target entered by descriptor; **pivot** into it and let the old root go.
+//!
+//! A fuse layer is mounted here, with a `/dev/fuse` that was opened by a process of the session's user namespace; the
+//! closure hands it to the monitor. The monitor's child enters init's user **and mount** namespace (the mask folders
+//! exist only there), takes a mount namespace of its own from it (so that the pivot does not move it away from the
+//! host's `/proc`), and runs
+//! `fuse-overlayfs -f -o lowerdir=/proc/self/fd/L1:/proc/self/fd/L2,upperdir=/proc/self/fd/U,workdir=/proc/self/fd/W /dev/fd/F`
+//! in the monitor's pid namespace. The program resolves those names to paths at its start and opens the paths, hence
+//! the same tree; libfuse takes `/dev/fd/F` as "already mounted", hence no fusermount. `build` waits until the layer
+//! answers. Init keeps no copy of the descriptor: when that process dies, the layer answers ENOTCONN.
+
+mod layer;
+mod mask;
+mod outside;
+mod source;
+mod system;
+mod target;
+
+#[cfg(test)]
+mod tests;
+
+use landbox_shared::event::{Failure, Stage};
+use landbox_shared::id::LayerId;
+use landbox_shared::path::AbsPath;
+use landbox_shared::plan::{Op, Plan};
+use nix::errno::Errno;
+use nix::mount::{MntFlags, umount2};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::stat::{Mode, umask};
+use nix::unistd::{chdir, fchdir, pivot_root};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use target::World;
+
+/// What a fuse-overlayfs process needs. All folders are O_PATH descriptors.
+#[derive(Debug)]
+pub(crate) struct FuseRequest {
+    /// `/dev/fuse`, already the far end of the mount.
+    pub fuse: OwnedFd,
+    /// The lower folders, top first.
+    pub lowers: Vec<OwnedFd>,
+    /// The upper folder.
+    pub upper: OwnedFd,
+    /// The work folder.
+    pub work: OwnedFd,
+    /// The layer.
+    pub layer: LayerId,
+}
+
+/// The finished file boundary.
+#[derive(Debug)]
+pub(crate) struct Mounted {
+    /// O_PATH descriptor of the merged root of each layer, in plan order.
+    pub layer_roots: Vec<OwnedFd>,
+    /// Every mount point of ours, in the order they were made.
+    pub points: Vec<AbsPath>,
+}
+
+/// Starts a fuse-overlayfs process and returns when it was started.
+pub(crate) type StartFuse<'a> = &'a mut dyn FnMut(FuseRequest) -> Result<(), Failure>;
+
+/// Builds the session's tree and moves the calling process into it.
+///
+/// The caller is pid 1 of the session's pid namespace, has every capability in the user namespace that owns the
+/// calling mount namespace, and has made that namespace private. Afterwards `/` is the new root, which is also the
+/// working folder, and the old root is gone.
+pub(crate) fn build(
+    plan: &Plan,
+    session: BorrowedFd<'_>,
+    fuse: StartFuse<'_>,
+) -> Result<Mounted, Failure> {
+    let limit = raise_descriptor_limit()?;
+    let mask = umask(Mode::from_bits_truncate(0o022));
+    let sources = source::open_all(plan, session)?;
+    let mut world: Option<World> = None;
+    let mut layer_roots = Vec::new();
+    let mut ops = plan.ops.iter().zip(sources).peekable();
+    while let Some((op, source)) = ops.next() {
+        if let (Op::Root, None) = (op, &world) {
+            world = Some(system::root(source.tree(op)?, &outside::missing_below_root(plan))?);
+            continue;
+        }
+        let world =
+            world.as_mut().ok_or_else(|| misplaced("the first operation is not the root"))?;
+        match op {
+            Op::Root => return Err(misplaced("the root is made twice")),
+            Op::Proc => system::proc(world)?,
+            Op::Dev { .. } => system::dev(world, source.dev(op)?)?,
+            Op::Tmpfs { target, mode, size } => system::tmpfs(world, target, *mode, *size)?,
+            Op::Private { target, access, .. } => {
+                world.bind(source.tree(op)?, target, *access, target::Origin::Session)?;
+            }
+            Op::Bind { target, access, .. } => {
+                world.bind(source.tree(op)?, target, *access, target::Origin::Host)?;
+            }
+            Op::Layer(layer) => {
+                layer_roots.push(layer::mount(world, layer, source.layer(op)?, &mut *fuse)?);
+            }
+            Op::Mask { target, kind } => {
+                // Masks that follow each other are mounted together: one overlay a folder, however many it hides.
+                let mut masks = vec![(target, *kind)];
+                while let Some((Op::Mask { target, kind }, _)) = ops.peek() {
+                    masks.push((target, *kind));
+                    ops.next();
+                }
+                outside::hide(world, &masks)?;
+            }
+        }
+    }
+    let world = world.ok_or_else(|| misplaced("the plan makes no root"))?;
+    enter(&world)?;
+    umask(mask);
+    let (soft, hard) = limit;
+    setrlimit(Resource::RLIMIT_NOFILE, soft, hard)
+        .map_err(|errno| failure(errno, None, "restoring the limit of open files"))?;
+    Ok(Mounted { layer_roots, points: world.points })
+}
+
+/// A plan holds up to thousands of sources, each a descriptor until it is mounted.
+fn raise_descriptor_limit() -> Result<(u64, u64), Failure> {
+    let raise = || {
+        let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+        setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?;
+        Ok((soft, hard))
+    };
+    raise().map_err(|errno| failure(errno, None, "raising the limit of open files"))
+}
+
+/// The old root ends up on top of the new one, where it can be let go without a folder to put it in.
+fn enter(world: &World) -> Result<(), Failure> {
+    let pivot = || {
+        fchdir(world.root())?;
+        pivot_root(".", ".")?;
+        umount2(".", MntFlags::MNT_DETACH)?;
+        chdir("/")
+    };
+    pivot().map_err(|errno| failure(errno, None, "moving into the new root"))
+}
+
+fn misplaced(detail: &str) -> Failure {
+    failure(Errno::EINVAL, None, detail)
+}
+
+fn failure(errno: Errno, path: Option<&AbsPath>, detail: impl Into<String>) -> Failure {
+    Failure {
+        stage: Stage::Mount,
+        errno: errno as i32,
+        path: path.map_or_else(Vec::new, |path| path.as_bytes().to_vec()),
+        detail: detail.into(),
+    }
+}
+
+/// Names the path and the step where a system call failed.
+trait At<T> {
+    fn at(self, path: &AbsPath, detail: &str) -> Result<T, Failure>;
+}
+
+impl<T> At<T> for nix::Result<T> {
+    fn at(self, path: &AbsPath, detail: &str) -> Result<T, Failure> {
+        self.map_err(|errno| failure(errno, Some(path), detail))
+    }
+}

@@ -1,0 +1,206 @@
+//! Opening what the plan mounts: by canonical path, following no link, before anything is mounted.
+
+use super::target::Kind;
+use super::{At, failure, misplaced};
+use crate::sys::mount::clone_tree;
+use landbox_shared::event::{Failure, Stage};
+use landbox_shared::path::{AbsPath, RelPath};
+use landbox_shared::plan::{LayerOp, Op, Plan};
+use landbox_shared::policy::Backend;
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
+use nix::sys::stat::fstat;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+/// What was opened for one operation.
+#[derive(Debug)]
+pub(super) enum Source {
+    /// Nothing: the operation makes what it mounts.
+    Nothing,
+    /// A detached copy of a mount tree.
+    Tree(OwnedFd),
+    /// The device nodes of `/dev`.
+    Dev(Devices),
+    /// The folders of a layer.
+    Layer(LayerSource),
+}
+
+/// Detached copies of the host's device nodes.
+#[derive(Debug)]
+pub(super) struct Devices {
+    /// By name.
+    pub nodes: Vec<(&'static str, OwnedFd)>,
+    /// The slave of the session's pseudo-terminal.
+    pub console: Option<OwnedFd>,
+}
+
+/// The folders of a layer.
+#[derive(Debug)]
+pub(super) struct LayerSource {
+    /// The real folder.
+    pub lower: OwnedFd,
+    /// Where the session writes.
+    pub upper: OwnedFd,
+    /// The overlay's own.
+    pub work: OwnedFd,
+    /// `/dev/fuse`, for a fuse layer.
+    pub fuse: Option<OwnedFd>,
+}
+
+impl Source {
+    pub(super) fn tree(self, op: &Op) -> Result<OwnedFd, Failure> {
+        if let Self::Tree(tree) = self { Ok(tree) } else { Err(mismatch(op)) }
+    }
+
+    pub(super) fn dev(self, op: &Op) -> Result<Devices, Failure> {
+        if let Self::Dev(devices) = self { Ok(devices) } else { Err(mismatch(op)) }
+    }
+
+    pub(super) fn layer(self, op: &Op) -> Result<LayerSource, Failure> {
+        if let Self::Layer(layer) = self { Ok(layer) } else { Err(mismatch(op)) }
+    }
+}
+
+fn mismatch(op: &Op) -> Failure {
+    misplaced(&format!("the source opened does not belong to the operation {op:?}"))
+}
+
+/// Name and device number of what a minimal `/dev` holds.
+const DEVICES: [(&str, u64, u64); 6] = [
+    ("null", 1, 3),
+    ("zero", 1, 5),
+    ("full", 1, 7),
+    ("random", 1, 8),
+    ("urandom", 1, 9),
+    ("tty", 5, 0),
+];
+
+/// Opens what each operation of the plan needs, in order.
+pub(super) fn open_all(plan: &Plan, session: BorrowedFd<'_>) -> Result<Vec<Source>, Failure> {
+    let folder = open_session(&plan.session_dir, session)?;
+    let open = |op: &Op| match op {
+        Op::Proc | Op::Tmpfs { .. } | Op::Mask { .. } => Ok(Source::Nothing),
+        Op::Root => copy(&root_path()?).map(Source::Tree),
+        Op::Bind { source, .. } => copy(source).map(Source::Tree),
+        Op::Private { source, .. } => {
+            let path = below(&plan.session_dir, source)?;
+            let fd = open_beneath(folder.as_fd(), source).at(&path, "opening a session's own")?;
+            copy_mounts(&fd, &path).map(Source::Tree)
+        }
+        Op::Dev { console } => open_devices(console.as_ref()).map(Source::Dev),
+        Op::Layer(layer) => open_layer(plan, folder.as_fd(), layer)
+            .map_err(|failure| Failure { stage: Stage::Layer, ..failure })
+            .map(Source::Layer),
+    };
+    plan.ops.iter().map(open).collect()
+}
+
+/// The monitor's descriptor lies in the host's mount namespace, whose mounts cannot be copied here: the folder is
+/// opened again by path, and must be the same one.
+fn open_session(path: &AbsPath, session: BorrowedFd<'_>) -> Result<OwnedFd, Failure> {
+    let fd = open(path).at(path, "opening the session's folder")?;
+    let ours = fstat(&fd).at(path, "reading the session's folder")?;
+    let given = fstat(session).at(path, "reading the session's folder")?;
+    if (ours.st_dev, ours.st_ino) != (given.st_dev, given.st_ino) {
+        return Err(failure(Errno::ESTALE, Some(path), "the session's folder was replaced"));
+    }
+    Ok(fd)
+}
+
+fn root_path() -> Result<AbsPath, Failure> {
+    AbsPath::new("/").map_err(|_| misplaced("the root has no path"))
+}
+
+fn below(folder: &AbsPath, rest: &RelPath) -> Result<AbsPath, Failure> {
+    folder
+        .join(rest.as_bytes())
+        .map_err(|_| failure(Errno::ENAMETOOLONG, Some(folder), "a path below this is too long"))
+}
+
+fn how(resolve: ResolveFlag) -> OpenHow {
+    OpenHow::new()
+        .flags(OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC)
+        .resolve(resolve | ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::RESOLVE_NO_MAGICLINKS)
+}
+
+/// Opens a canonical path of the host as a place.
+fn open(path: &AbsPath) -> nix::Result<OwnedFd> {
+    openat2(AT_FDCWD, path.as_bytes(), how(ResolveFlag::empty()))
+}
+
+/// Opens a place below a folder, never outside it and through no link; a link at the end is opened itself.
+pub(super) fn open_beneath(folder: BorrowedFd<'_>, path: &RelPath) -> nix::Result<OwnedFd> {
+    openat2(folder, path.as_bytes(), how(ResolveFlag::RESOLVE_BENEATH))
+}
+
+/// Copies the mounts at a canonical path of the host.
+fn copy(path: &AbsPath) -> Result<OwnedFd, Failure> {
+    let fd = open(path).at(path, "opening what is to be shown")?;
+    copy_mounts(&fd, path)
+}
+
+/// A link opened at the end of a path is refused here.
+fn copy_mounts(fd: &OwnedFd, path: &AbsPath) -> Result<OwnedFd, Failure> {
+    Kind::of(fd.as_fd(), path)?;
+    clone_tree(fd.as_fd(), Path::new("")).at(path, "copying the mount of what is to be shown")
+}
+
+fn open_devices(console: Option<&AbsPath>) -> Result<Devices, Failure> {
+    let mut nodes = Vec::with_capacity(DEVICES.len());
+    for (name, major, minor) in DEVICES {
+        let path =
+            AbsPath::new(format!("/dev/{name}")).map_err(|_| misplaced("a device has no path"))?;
+        let node = copy(&path)?;
+        let stat = fstat(&node).at(&path, "reading a device")?;
+        if stat.st_mode & libc::S_IFMT != libc::S_IFCHR
+            || stat.st_rdev != nix::sys::stat::makedev(major, minor)
+        {
+            return Err(failure(Errno::ENODEV, Some(&path), "this is not the device of that name"));
+        }
+        nodes.push((name, node));
+    }
+    let console = console.map(copy).transpose()?;
+    Ok(Devices { nodes, console })
+}
+
+fn open_layer(
+    plan: &Plan,
+    session: BorrowedFd<'_>,
+    layer: &LayerOp,
+) -> Result<LayerSource, Failure> {
+    let own = |name: String| {
+        let path = RelPath::new(format!("layers/{}/{name}", layer.id))
+            .map_err(|_| failure(Errno::EINVAL, Some(&layer.target), "bad layer name"))?;
+        let shown = below(&plan.session_dir, &path)?;
+        let fd = open_beneath(session, &path).at(&shown, "opening a layer's folder")?;
+        folder(fd, &shown)
+    };
+    let lower = open(&layer.target).at(&layer.target, "opening the real folder of a layer")?;
+    let fuse = match layer.backend {
+        Backend::Kernel => None,
+        Backend::Fuse => Some(open_fuse()?),
+    };
+    Ok(LayerSource {
+        lower: folder(lower, &layer.target)?,
+        upper: own("upper".to_owned())?,
+        work: own(format!("work.{}", plan.launch))?,
+        fuse,
+    })
+}
+
+fn folder(fd: OwnedFd, path: &AbsPath) -> Result<OwnedFd, Failure> {
+    match Kind::of(fd.as_fd(), path)? {
+        Kind::Folder => Ok(fd),
+        Kind::Other => Err(failure(Errno::ENOTDIR, Some(path), "this is not a folder")),
+    }
+}
+
+/// The kernel ties the mount to the user namespace of whoever opens this: it must be us, not the monitor.
+fn open_fuse() -> Result<OwnedFd, Failure> {
+    let path = AbsPath::new("/dev/fuse").map_err(|_| misplaced("/dev/fuse has no path"))?;
+    let how = OpenHow::new()
+        .flags(OFlag::O_RDWR | OFlag::O_CLOEXEC)
+        .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
+    openat2(AT_FDCWD, path.as_bytes(), how).at(&path, "opening the fuse device")
+}

@@ -1,0 +1,3 @@
+//! System calls that need `unsafe`. Nothing outside this folder may.
+
+pub(crate) mod mount;
