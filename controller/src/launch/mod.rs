@@ -318,3 +318,6 @@ pub fn explain(failure: &event::Failure) -> Failure {
     };
     Failure::new(kind, text).hint(hint)
 }
+
+#[cfg(test)]
+mod tests;

@@ -102,7 +102,7 @@ fn mount(op: &Op, mounts: &[MountRecord]) -> Result<(), String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use landbox_shared::evidence::{CapSets, HelperMode, LayerRecord, Namespace};
     use landbox_shared::id::{LayerId, SessionId};
@@ -113,7 +113,7 @@ mod tests {
         AbsPath::new(path).unwrap()
     }
 
-    fn plan() -> Plan {
+    pub(in super::super) fn plan() -> Plan {
         Plan {
             session: SessionId::new("abcdefghij").unwrap(),
             policy_digest: Digest([1; 32]),
@@ -139,7 +139,7 @@ mod tests {
         }
     }
 
-    fn evidence() -> Evidence {
+    pub(in super::super) fn evidence() -> Evidence {
         let record = |path: &str, fs_type: &str, options: &str| MountRecord {
             mount_point: abs(path),
             fs_type: fs_type.into(),

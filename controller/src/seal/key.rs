@@ -56,7 +56,7 @@ impl Key {
         KeyId::of(&self.0.verifying_key())
     }
 
-    pub(super) fn signing(&self) -> &SigningKey {
+    pub(crate) fn signing(&self) -> &SigningKey {
         &self.0
     }
 
