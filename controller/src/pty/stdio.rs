@@ -8,7 +8,7 @@ use landbox_shared::plan;
 use rustix::fs::OFlags;
 use rustix::pipe::PipeFlags;
 use rustix::pty::OpenptFlags;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 /// Our side of the task's descriptors.
 #[derive(Debug)]
@@ -62,10 +62,14 @@ impl Stdio {
         let mut kinds = [plan::Stdio::Pipe; 3];
         let mut stdin = None;
         let mut outputs = [None, None];
+        let mut shared: Option<OwnedFd> = None;
         let mut side = |n: usize| -> Result<OwnedFd> {
             if let Some(pty) = pty.as_ref().filter(|_| rustix::termios::isatty(fds[n])) {
                 kinds[n] = plan::Stdio::Pty;
                 return pty.slave.try_clone().context(what);
+            }
+            if let Some(write) = shared.as_ref().filter(|_| n == 2) {
+                return write.try_clone().context(what);
             }
             let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)
                 .context(|| "can't make a pipe for the task".into())?;
@@ -77,11 +81,23 @@ impl Stdio {
                 return Ok(read);
             }
             outputs[n - 1] = Some(read);
+            if n == 1 && is_one_stream(fds[1], fds[2]) {
+                shared = Some(write.try_clone().context(what)?);
+            }
             Ok(write)
         };
         let task = [side(0)?, side(1)?, side(2)?];
         Ok(Made { stdio: Self { kinds, ours: Ours { pty, stdin, outputs } }, task, console })
     }
+}
+
+/// Whether two descriptors lead to one stream (`> log 2>&1`). Then the task gets one pipe for both: through two, what it
+/// wrote to one before the other could come out after it.
+fn is_one_stream(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> bool {
+    let (Ok(a), Ok(b)) = (rustix::fs::fstat(one), rustix::fs::fstat(other)) else { return false };
+    // The same file opened twice has two positions, as a rule.
+    let position = |fd| rustix::fs::tell(fd).ok();
+    (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino) && position(one) == position(other)
 }
 
 fn open_pty(terminal: &Terminal) -> Result<(Pty, AbsPath)> {
