@@ -124,3 +124,37 @@ fn reachable_sockets(facts: &Facts) -> Result<Vec<AbsPath>> {
     found.dedup();
     Ok(found)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::OsStr;
+
+    #[test]
+    fn a_spelling_is_kept_only_where_it_leads_to_the_same_folder_inside() {
+        let facts = Facts::gather().unwrap();
+        let real = std::fs::canonicalize("/usr/bin").unwrap();
+        let real = AbsPath::from_path(&real).unwrap();
+        let holds = |text: &str| leads_inside(&facts, OsStr::new(text), &real);
+        assert!(holds(&real.to_string()));
+        // Through a link of the root, where the host has one.
+        assert_eq!(holds("/bin"), std::fs::canonicalize("/bin").unwrap() == real.as_path());
+        assert!(!holds("/usr"));
+        assert!(!holds("/usr/./bin"));
+        assert!(!holds("usr/bin"));
+        // Through a link in a folder that is private inside.
+        let dir = tempfile::Builder::new().tempdir_in("/tmp").unwrap();
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink("/usr/bin", &link).unwrap();
+        assert!(!holds(link.to_str().unwrap()));
+    }
+
+    #[test]
+    fn private_folders_count_whole_components() {
+        let private = |path: &str| is_private(&AbsPath::new(path).unwrap());
+        assert!(
+            private("/tmp") && private("/run/x") && private("/dev/shm") && private("/var/tmp/y")
+        );
+        assert!(!private("/tmpfiles") && !private("/var") && !private("/runner/x"));
+    }
+}

@@ -100,7 +100,9 @@ pub fn folders(
         .filter_map(|entry| normal(OsStr::from_bytes(entry)));
     let mut found = Vec::new();
     for folder in entries.chain(programs.into_iter().filter_map(|p| p.parent())) {
-        if !found.contains(&folder)
+        // A session's own folder is made by the plan.
+        if !folder.as_bytes().starts_with(super::INSIDE.as_bytes())
+            && !found.contains(&folder)
             && files.locate(folder.as_path()).is_some_and(|l| l.kind == Kind::Dir)
             && !shown_again(files, folder.as_path()).is_empty()
         {

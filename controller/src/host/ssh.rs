@@ -15,7 +15,7 @@ const MAX_BYTES: u64 = 64 << 10;
 /// Copies of the included files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SshFiles {
-    /// The canonical `/etc/ssh/ssh_config.d`, if there is one.
+    /// The canonical `/etc/ssh/ssh_config.d`, if there is something in it.
     pub folder: Option<AbsPath>,
     /// The folder's regular files: name and text.
     pub copies: Vec<(Vec<u8>, Vec<u8>)>,
@@ -30,7 +30,8 @@ pub fn gather(files: &Files) -> SshFiles {
     if let Some(at) = files.locate(Path::new(FOLDER)).filter(|l| l.kind == Kind::Dir) {
         found.copies = folder(at.path.as_path());
         texts.extend(found.copies.iter().map(|(_, text)| text.clone()));
-        found.folder = Some(at.path);
+        // An empty folder needs no copy.
+        found.folder = Some(at.path).filter(|_| !found.copies.is_empty());
     }
     let mut queue: Vec<PathBuf> = texts.iter().flat_map(|text| includes(text)).collect();
     while let Some(path) = queue.pop() {

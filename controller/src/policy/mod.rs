@@ -1,21 +1,25 @@
 //! What a session may do: configuration and flags, resolved against the facts of this host.
 
+mod credentials;
 pub mod environment;
 pub(crate) mod layers;
 mod masks;
 pub mod paths;
+mod program;
+mod project;
 mod worktree;
+
+pub use project::working_dir;
 
 use crate::config::{Config, Entry, NetworkChoice, Origin, OverlayChoice};
 use crate::error::{Failure, Kind, Result};
-use crate::host::{Facts, Kind as FileKind, Located, run};
+use crate::host::{Facts, Kind as FileKind, run};
 use crate::ui::text::visible;
 use landbox_shared::path::AbsPath;
 use landbox_shared::policy::{Network, POLICY_VERSION, Policy, SeccompProfile};
 use std::ffi::{OsStr, OsString};
-use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The flags of `run` that add to the configuration or decide over it.
 #[derive(Clone, Debug, Default)]
@@ -43,31 +47,6 @@ pub struct Resolved {
     pub warnings: Vec<String>,
 }
 
-/// Folders that hold the system: what a session wrote there could not be landed by anybody with sense.
-const SYSTEM: &[&str] = &[
-    "/",
-    "/bin",
-    "/boot",
-    "/etc",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/libx32",
-    "/run",
-    "/sbin",
-    "/usr",
-    "/usr/bin",
-    "/usr/lib",
-    "/usr/local",
-    "/usr/sbin",
-    "/usr/share",
-    "/var",
-    "/var/lib",
-    "/var/log",
-    "/nix",
-    "/nix/store",
-];
-
 pub(crate) fn refuse(message: String) -> Failure {
     Failure::new(Kind::Usage, message)
 }
@@ -80,9 +59,9 @@ pub fn resolve(
     env: impl Fn(&str) -> Option<OsString>,
 ) -> Result<Resolved> {
     let mut warnings = Vec::new();
-    let project = working_dir(config, flags, facts)?;
-    check_folder(&project, "the project", true)?;
-    check_folder(&facts.home, "your home folder", false)?;
+    let project = project::working_dir(config, flags, facts)?;
+    project::check_folder(&project, "the project", true)?;
+    project::check_folder(&facts.home, "your home folder", false)?;
     let network = network(config, flags)?;
     let overlay = overlay(config, flags)?;
 
@@ -159,15 +138,15 @@ pub fn resolve(
         }
     }
 
-    let credentials = credentials(config, facts, &project, &env, &mut warnings)
+    let credentials = credentials::decide(config, facts, &project, &env, &mut warnings)
         .into_iter()
         .filter(|path| {
             let is_real = |real: &AbsPath| path.is_within(real);
             !is_masked(path) && !auth.iter().any(is_real) && !read_only.iter().any(is_real)
         })
         .collect();
-    let search_path = search_path(config, &env);
-    let programs = programs(&config.command, &search_path, &project, facts);
+    let search_path = program::search_path(config, &env);
+    let programs = program::files(&config.command, &search_path, &project, facts);
     for program in &programs {
         if is_masked(program) {
             warnings.push(format!("{program} is hidden, so the command can't start"));
@@ -195,50 +174,6 @@ pub fn resolve(
         },
         warnings,
     })
-}
-
-/// The project: `--workdir` (below the current folder if relative), else the bot's `workingDir`, else the current folder.
-pub fn working_dir(config: &Config, flags: &Flags, facts: &Facts) -> Result<AbsPath> {
-    let entry = match (&flags.workdir, &config.working_dir) {
-        (Some(dir), _) => {
-            Entry { text: dir.clone().into_os_string(), origin: Origin::Flag("--workdir") }
-        }
-        (None, Some(entry)) => {
-            let text = entry.text.as_bytes();
-            if !text.starts_with(b"/") && !text.starts_with(b"~") {
-                return Err(paths::refusal(
-                    entry,
-                    "a bot's folder must be absolute or start with ~, or it would depend on where you are",
-                ));
-            }
-            entry.clone()
-        }
-        (None, None) => return Ok(facts.cwd.clone()),
-    };
-    match paths::locate(&entry, &facts.cwd, facts)? {
-        Located { path, kind: FileKind::Dir, .. } => Ok(path),
-        Located { kind: FileKind::Missing, .. } => {
-            Err(paths::refusal(&entry, "there is no such folder"))
-        }
-        Located { .. } => Err(paths::refusal(&entry, "this is not a folder you can enter")),
-    }
-}
-
-/// Refuses folders that can't be anybody's project or home.
-fn check_folder(path: &AbsPath, what: &str, is_project: bool) -> Result<()> {
-    let bytes = path.as_bytes();
-    let below = |top: &[u8]| bytes.strip_prefix(top).is_some_and(|r| r.is_empty() || r[0] == b'/');
-    let kernel = below(b"/proc")
-        || below(b"/sys")
-        || (below(b"/dev") && bytes.strip_prefix(b"/dev/shm/").is_none())
-        || below(crate::host::INSIDE.as_bytes());
-    // Everybody's files; as a home folder they are somebody's choice (some containers set HOME=/tmp).
-    let shared = is_project && matches!(bytes, b"/tmp" | b"/var/tmp" | b"/dev/shm");
-    if kernel || shared || SYSTEM.iter().any(|system| bytes == system.as_bytes()) {
-        return Err(refuse(format!("{what} can't be {path}: that is a system folder"))
-            .hint("go to a folder of your own, or name one: --workdir DIR"));
-    }
-    Ok(())
 }
 
 fn merged(config: &[Entry], flags: &[OsString], name: &'static str) -> Vec<Entry> {
@@ -270,84 +205,6 @@ fn overlay(config: &Config, flags: &Flags) -> Result<OverlayChoice> {
         let shown = visible(text.as_bytes());
         refuse(format!("--overlay must be auto, kernel or fuse, not \"{shown}\""))
     })
-}
-
-/// Where the CLI's login files are declared to be, as seen inside.
-fn credentials(
-    config: &Config,
-    facts: &Facts,
-    project: &AbsPath,
-    env: &impl Fn(&str) -> Option<OsString>,
-    warnings: &mut Vec<String>,
-) -> Vec<AbsPath> {
-    let Some(cli) = config.cli else { return Vec::new() };
-    let moved = cli.moved_by.and_then(|(variable, part)| {
-        let set = config.env.iter().find(|(name, _)| name == variable);
-        let value = set.map(|(_, value)| OsString::from(value)).or_else(|| env(variable))?;
-        let value = PathBuf::from(value);
-        value.is_absolute().then_some((part, value))
-    });
-    let mut found = Vec::new();
-    for file in cli.credentials {
-        let place = match &moved {
-            Some((part, folder)) if file.starts_with(part) => {
-                folder.join(file[part.len()..].trim_start_matches('/'))
-            }
-            Some(_) | None => facts.home.as_path().join(file),
-        };
-        // The folder by its canonical name, the file by its declared one: it may be a link of a dotfile manager.
-        let folder = place.parent().and_then(|dir| facts.files.locate(dir)).map(|at| at.path);
-        let (Some(folder), Some(name)) = (folder, place.file_name()) else { continue };
-        let Ok(place) = folder.join(name.as_bytes()) else { continue };
-        if place.is_within(&facts.home) || place.is_within(project) {
-            found.push(place);
-        } else {
-            warnings.push(format!(
-                "the login file {place} lies outside your home folder and the project, so it is read-only inside; share it with --auth {place}"
-            ));
-        }
-    }
-    found
-}
-
-fn search_path(config: &Config, env: &impl Fn(&str) -> Option<OsString>) -> OsString {
-    let set = config.env.iter().find(|(name, _)| name == "PATH");
-    set.map(|(_, value)| OsString::from(value)).or_else(|| env("PATH")).unwrap_or_default()
-}
-
-/// The program of a command by the names it is reached by, and its interpreter where it is a script.
-fn programs(
-    command: &[OsString],
-    search_path: &OsStr,
-    project: &AbsPath,
-    facts: &Facts,
-) -> Vec<AbsPath> {
-    let Some(program) = command.first().filter(|program| !program.is_empty()) else {
-        return Vec::new();
-    };
-    let is_file = |path: &Path| facts.files.locate(path).filter(|at| at.kind == FileKind::File);
-    let spelled = if program.as_bytes().contains(&b'/') {
-        Some(project.as_path().join(program))
-    } else {
-        search_path
-            .as_bytes()
-            .split(|b| *b == b':')
-            .filter(|folder| folder.starts_with(b"/"))
-            .map(|folder| Path::new(OsStr::from_bytes(folder)).join(program))
-            .find(|path| is_file(path).is_some())
-    };
-    let Some(at) = spelled.as_deref().and_then(is_file) else { return Vec::new() };
-    let interpreter = interpreter(&at.path).as_deref().and_then(is_file).map(|at| at.path);
-    at.links.into_iter().chain([at.path]).chain(interpreter).collect()
-}
-
-/// What a script's first line names.
-fn interpreter(script: &AbsPath) -> Option<PathBuf> {
-    let mut head = Vec::new();
-    std::fs::File::open(script.as_path()).ok()?.take(256).read_to_end(&mut head).ok()?;
-    let line = head.strip_prefix(b"#!")?.split(|b| *b == b'\n').next()?;
-    let word = line.trim_ascii().split(|b| matches!(b, b' ' | b'\t')).next()?;
-    word.starts_with(b"/").then(|| PathBuf::from(OsStr::from_bytes(word)))
 }
 
 #[cfg(test)]

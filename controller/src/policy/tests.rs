@@ -2,6 +2,7 @@ use super::*;
 use crate::host::{Files, Fuse, Mount, UpperSupport};
 use landbox_shared::policy::{Backend, LayerKind, Mask, MaskKind};
 use std::os::unix::fs::symlink;
+use std::path::Path;
 
 /// A machine made of a temporary folder: home is `h`, the current folder `h/p`.
 struct Machine {
