@@ -1,25 +1,25 @@
 //! Mounting one layer: real folder below, mask folders in the middle, what the session wrote on top.
 
 use super::source::LayerSource;
-use super::target::{Kind, World};
+use super::target::{Kind, World, mount_id};
 use super::{At, FuseRequest, StartFuse, failure, mask};
-use crate::sys::mount::{Context, NODEV, NOSUID, mount_id};
+use crate::sys::mount::{Context, NODEV, NOSUID};
 use landbox_shared::event::{Failure, Stage};
 use landbox_shared::path::AbsPath;
 use landbox_shared::plan::LayerOp;
 use landbox_shared::policy::Backend;
 use nix::errno::Errno;
 use nix::sys::stat::fstat;
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// Options of every kernel overlay. `redirect_dir=off` would be refused where the kernel always follows redirects.
-const OVERLAY: [(&CStr, &CStr); 5] = [
-    (c"redirect_dir", c"nofollow"),
-    (c"metacopy", c"off"),
-    (c"index", c"off"),
-    (c"xino", c"off"),
-    (c"nfs_export", c"off"),
+const OVERLAY: [(&CStr, &str); 5] = [
+    (c"redirect_dir", "nofollow"),
+    (c"metacopy", "off"),
+    (c"index", "off"),
+    (c"xino", "off"),
+    (c"nfs_export", "off"),
 ];
 
 /// Mounts a layer and returns its merged root.
@@ -88,48 +88,23 @@ impl Refusal {
 }
 
 /// Makes an overlay, not attached yet. Lowers are given top first; without an upper it is read-only.
+///
+/// Linux takes descriptors here from 6.13 on. `/proc/self/fd/N` is a path that every kernel takes, and that needs no
+/// quoting whatever the folder is called.
 pub(super) fn overlay(
     lowers: &[BorrowedFd<'_>],
     upper_and_work: Option<(BorrowedFd<'_>, BorrowedFd<'_>)>,
     attributes: u64,
 ) -> Result<OwnedFd, Refusal> {
-    // Linux 6.13 takes descriptors. Before, the kernel takes paths, and /proc/self/fd/N is one that needs no quoting
-    // whatever the folder is called.
-    let by_descriptor = assemble(lowers, upper_and_work, attributes, true);
-    match by_descriptor {
-        Err(Refusal { errno: Errno::EINVAL, .. }) => {
-            assemble(lowers, upper_and_work, attributes, false)
-        }
-        other => other,
-    }
-}
-
-fn assemble(
-    lowers: &[BorrowedFd<'_>],
-    upper_and_work: Option<(BorrowedFd<'_>, BorrowedFd<'_>)>,
-    attributes: u64,
-    by_descriptor: bool,
-) -> Result<OwnedFd, Refusal> {
     let silent = |errno| Refusal { errno, words: String::new() };
     let context = Context::open(c"overlay").map_err(silent)?;
+    let name = |fd: &BorrowedFd<'_>| format!("/proc/self/fd/{}", fd.as_raw_fd());
     let configure = || {
-        context.text(c"source", c"landbox")?;
-        if by_descriptor {
-            for lower in lowers {
-                context.descriptor(c"lowerdir+", *lower)?;
-            }
-        } else {
-            let paths: Vec<String> = lowers.iter().map(|lower| by_number(*lower)).collect();
-            text(&context, c"lowerdir", &paths.join(":"))?;
-        }
+        context.text(c"source", "landbox")?;
+        context.text(c"lowerdir", lowers.iter().map(name).collect::<Vec<_>>().join(":"))?;
         if let Some((upper, work)) = upper_and_work {
-            for (key, folder) in [(c"upperdir", upper), (c"workdir", work)] {
-                if by_descriptor {
-                    context.descriptor(key, folder)?;
-                } else {
-                    text(&context, key, &by_number(folder))?;
-                }
-            }
+            context.text(c"upperdir", name(&upper))?;
+            context.text(c"workdir", name(&work))?;
             context.flag(c"userxattr")?;
             context.flag(c"volatile")?;
         }
@@ -139,14 +114,6 @@ fn assemble(
         context.mount(attributes)
     };
     configure().map_err(|errno| Refusal { errno, words: context.complaint() })
-}
-
-fn text(context: &Context, key: &CStr, value: &str) -> nix::Result<()> {
-    context.text(key, &CString::new(value).map_err(|_| Errno::EINVAL)?)
-}
-
-fn by_number(fd: BorrowedFd<'_>) -> String {
-    format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
 
 /// Without `userxattr` an unprivileged overlay mounts, and then fails on the first replaced folder.
@@ -197,12 +164,12 @@ fn with_fuse(
 /// by the kernel against the ids it reports.
 fn fuse_mount(device: BorrowedFd<'_>) -> nix::Result<OwnedFd> {
     let context = Context::open(c"fuse")?;
-    context.text(c"source", c"fuse-overlayfs")?;
-    context.text(c"subtype", c"fuse-overlayfs")?;
-    context.number(c"fd", device.as_raw_fd())?;
-    context.text(c"rootmode", c"40000")?;
-    context.text(c"user_id", c"0")?;
-    context.text(c"group_id", c"0")?;
+    context.text(c"source", "fuse-overlayfs")?;
+    context.text(c"subtype", "fuse-overlayfs")?;
+    context.text(c"fd", device.as_raw_fd().to_string())?;
+    context.text(c"rootmode", "40000")?;
+    context.text(c"user_id", "0")?;
+    context.text(c"group_id", "0")?;
     context.flag(c"allow_other")?;
     context.flag(c"default_permissions")?;
     context.mount(NOSUID | NODEV)

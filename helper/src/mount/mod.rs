@@ -19,18 +19,16 @@ mod source;
 mod system;
 mod target;
 
-#[cfg(test)]
-mod tests;
-
 use landbox_shared::event::{Failure, Stage};
 use landbox_shared::id::LayerId;
 use landbox_shared::path::AbsPath;
-use landbox_shared::plan::{Op, Plan};
+use landbox_shared::plan::Plan;
 use nix::errno::Errno;
 use nix::mount::{MntFlags, umount2};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{chdir, fchdir, pivot_root};
+use source::Ready;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use target::World;
 
@@ -73,43 +71,35 @@ pub(crate) fn build(
 ) -> Result<Mounted, Failure> {
     let limit = raise_descriptor_limit()?;
     let mask = umask(Mode::from_bits_truncate(0o022));
-    let sources = source::open_all(plan, session)?;
-    let mut world: Option<World> = None;
+    let mut ops = source::open_all(plan, session)?.into_iter().peekable();
+    let Some(Ready::Root(tree)) = ops.next() else {
+        return Err(misplaced("the first operation is not the root"));
+    };
+    let mut world = system::root(tree, &outside::missing_below_root(plan))?;
     let mut layer_roots = Vec::new();
-    let mut ops = plan.ops.iter().zip(sources).peekable();
-    while let Some((op, source)) = ops.next() {
-        if let (Op::Root, None) = (op, &world) {
-            world = Some(system::root(source.tree(op)?, &outside::missing_below_root(plan))?);
-            continue;
-        }
-        let world =
-            world.as_mut().ok_or_else(|| misplaced("the first operation is not the root"))?;
+    while let Some(op) = ops.next() {
         match op {
-            Op::Root => return Err(misplaced("the root is made twice")),
-            Op::Proc => system::proc(world)?,
-            Op::Dev { .. } => system::dev(world, source.dev(op)?)?,
-            Op::Tmpfs { target, mode, size } => system::tmpfs(world, target, *mode, *size)?,
-            Op::Private { target, access, .. } => {
-                world.bind(source.tree(op)?, target, *access, target::Origin::Session)?;
+            Ready::Root(_) => return Err(misplaced("the root is made twice")),
+            Ready::Proc => system::proc(&mut world)?,
+            Ready::Dev(devices) => system::dev(&mut world, devices)?,
+            Ready::Tmpfs(target, mode, size) => system::tmpfs(&mut world, target, mode, size)?,
+            Ready::Bind { tree, target, access, origin } => {
+                world.bind(tree, target, access, origin)?;
             }
-            Op::Bind { target, access, .. } => {
-                world.bind(source.tree(op)?, target, *access, target::Origin::Host)?;
+            Ready::Layer(layer, source) => {
+                layer_roots.push(layer::mount(&mut world, layer, source, &mut *fuse)?);
             }
-            Op::Layer(layer) => {
-                layer_roots.push(layer::mount(world, layer, source.layer(op)?, &mut *fuse)?);
-            }
-            Op::Mask { target, kind } => {
+            Ready::Mask(target, kind) => {
                 // Masks that follow each other are mounted together: one overlay a folder, however many it hides.
-                let mut masks = vec![(target, *kind)];
-                while let Some((Op::Mask { target, kind }, _)) = ops.peek() {
+                let mut masks = vec![(target, kind)];
+                while let Some(Ready::Mask(target, kind)) = ops.peek() {
                     masks.push((target, *kind));
                     ops.next();
                 }
-                outside::hide(world, &masks)?;
+                outside::hide(&mut world, &masks)?;
             }
         }
     }
-    let world = world.ok_or_else(|| misplaced("the plan makes no root"))?;
     enter(&world)?;
     umask(mask);
     let (soft, hard) = limit;
@@ -162,3 +152,6 @@ impl<T> At<T> for nix::Result<T> {
         self.map_err(|errno| failure(errno, Some(path), detail))
     }
 }
+
+#[cfg(test)]
+mod tests;

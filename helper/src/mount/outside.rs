@@ -11,7 +11,7 @@ use super::source::open_beneath;
 use super::system::new_tmpfs;
 use super::target::{Kind, World, make};
 use super::{At, failure};
-use crate::sys::mount::{NODEV, NOEXEC, NOSUID, RDONLY, attach, clone_tree, mount_id, restrict};
+use crate::sys::mount::{NODEV, NOEXEC, NOSUID, RDONLY, attach, clone_tree, restrict};
 use landbox_shared::event::Failure;
 use landbox_shared::path::{AbsPath, RelPath};
 use landbox_shared::plan::{Op, Plan};
@@ -27,52 +27,30 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// The masks below one existing folder.
-struct Group {
-    mount: u64,
-    masks: Masks,
-}
-
 /// Hides paths outside the layers.
 pub(super) fn hide(world: &mut World, masks: &[(&AbsPath, MaskKind)]) -> Result<(), Failure> {
-    let mut groups: BTreeMap<AbsPath, Group> = BTreeMap::new();
+    let mut folders: BTreeMap<AbsPath, Masks> = BTreeMap::new();
     for (target, kind) in masks {
         let (folder, place) = nearest_folder(world, target)?;
         let path = target
             .relative_to(&folder)
             .ok_or_else(|| failure(Errno::EINVAL, Some(target), "the root cannot be hidden"))?;
         let own = world.is_own(place.as_fd(), target)?;
-        if own || folder.is_root() {
-            // Nothing of the host's appears on a mount of the session's own, and the root is one where it matters.
-            match open_beneath(place.as_fd(), &path) {
-                Ok(place) => mask::cover_place(world, place.as_fd(), target)?,
-                Err(Errno::ENOENT | Errno::ENOTDIR) if own => {}
-                Err(errno) => {
-                    return Err(failure(errno, Some(target), "hiding a path below the root"));
-                }
-            }
+        if !own && !folder.is_root() {
+            folders.entry(folder).or_default().insert(path, *kind);
             continue;
         }
-        let mount = mount_id(place.as_fd()).at(target, "reading a mount's number")?;
-        let group = groups.entry(folder).or_insert_with(|| Group { mount, masks: Masks::new() });
-        group.masks.insert(path, *kind);
+        // Nothing of the host's appears on a mount of the session's own, and the root is one where it matters.
+        match open_beneath(place.as_fd(), &path) {
+            Ok(place) => mask::cover_place(world, place.as_fd(), target)?,
+            Err(Errno::ENOENT | Errno::ENOTDIR) if own => {}
+            Err(errno) => return Err(failure(errno, Some(target), "hiding a path below the root")),
+        }
     }
-    for (top, members) in families(&groups) {
-        let mut all = Masks::new();
-        for member in &members {
-            for (path, kind) in &groups[member].masks {
-                all.insert(below(member, &top, path)?, *kind);
-            }
-        }
-        if cover_with_overlay(world, &top, &all)? {
-            continue;
-        }
-        for member in members {
-            let masks = &groups[&member].masks;
-            // The family's own attempt was this very one where the family is a single folder.
-            if all.len() == masks.len() || !cover_with_overlay(world, &member, masks)? {
-                cover_one_by_one(world, &member, masks)?;
-            }
+    // Sorted: a folder is covered before those below it, which then lie on its cover.
+    for (folder, masks) in &folders {
+        if !cover_with_overlay(world, folder, masks)? {
+            cover_one_by_one(world, folder, masks)?;
         }
     }
     Ok(())
@@ -94,29 +72,6 @@ fn nearest_folder(world: &World, target: &AbsPath) -> Result<(AbsPath, OwnedFd),
         }
     }
     Err(failure(Errno::EINVAL, Some(target), "the root cannot be hidden"))
-}
-
-/// Folders that one overlay can cover: each topmost folder, and those below it on the same mount.
-fn families(groups: &BTreeMap<AbsPath, Group>) -> BTreeMap<AbsPath, Vec<AbsPath>> {
-    let mut families: BTreeMap<AbsPath, Vec<AbsPath>> = BTreeMap::new();
-    for (folder, group) in groups {
-        let mut top = folder.clone();
-        let mut next = folder.parent();
-        while let Some(path) = next {
-            if groups.get(&path).is_some_and(|above| above.mount == group.mount) {
-                top = path.clone();
-            }
-            next = path.parent();
-        }
-        families.entry(top).or_default().push(folder.clone());
-    }
-    families
-}
-
-fn below(member: &AbsPath, top: &AbsPath, path: &RelPath) -> Result<RelPath, Failure> {
-    let too_long = || failure(Errno::ENAMETOOLONG, Some(member), "a masked path is too long");
-    let full = member.join(path.as_bytes()).map_err(|_| too_long())?;
-    full.relative_to(top).ok_or_else(too_long)
 }
 
 /// Covers a folder with a read-only overlay of itself; whether that was possible.

@@ -1,29 +1,36 @@
 //! Opening what the plan mounts: by canonical path, following no link, before anything is mounted.
 
-use super::target::Kind;
-use super::{At, failure, misplaced};
+use super::system::fixed;
+use super::target::{Kind, Origin};
+use super::{At, failure};
 use crate::sys::mount::clone_tree;
 use landbox_shared::event::{Failure, Stage};
 use landbox_shared::path::{AbsPath, RelPath};
-use landbox_shared::plan::{LayerOp, Op, Plan};
-use landbox_shared::policy::Backend;
+use landbox_shared::plan::{Access, LayerOp, Op, Plan};
+use landbox_shared::policy::{Backend, MaskKind};
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
 use nix::sys::stat::fstat;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-/// What was opened for one operation.
+/// An operation with what was opened for it.
 #[derive(Debug)]
-pub(super) enum Source {
-    /// Nothing: the operation makes what it mounts.
-    Nothing,
-    /// A detached copy of a mount tree.
-    Tree(OwnedFd),
-    /// The device nodes of `/dev`.
+pub(super) enum Ready<'a> {
+    /// The host's root, copied.
+    Root(OwnedFd),
+    /// A fresh `/proc`.
+    Proc,
+    /// A minimal `/dev`.
     Dev(Devices),
-    /// The folders of a layer.
-    Layer(LayerSource),
+    /// An empty tmpfs: where, mode, size.
+    Tmpfs(&'a AbsPath, u32, u64),
+    /// A copied mount tree.
+    Bind { tree: OwnedFd, target: &'a AbsPath, access: Access, origin: Origin },
+    /// A layer.
+    Layer(&'a LayerOp, LayerSource),
+    /// A mask outside the layers.
+    Mask(&'a AbsPath, MaskKind),
 }
 
 /// Detached copies of the host's device nodes.
@@ -48,24 +55,6 @@ pub(super) struct LayerSource {
     pub fuse: Option<OwnedFd>,
 }
 
-impl Source {
-    pub(super) fn tree(self, op: &Op) -> Result<OwnedFd, Failure> {
-        if let Self::Tree(tree) = self { Ok(tree) } else { Err(mismatch(op)) }
-    }
-
-    pub(super) fn dev(self, op: &Op) -> Result<Devices, Failure> {
-        if let Self::Dev(devices) = self { Ok(devices) } else { Err(mismatch(op)) }
-    }
-
-    pub(super) fn layer(self, op: &Op) -> Result<LayerSource, Failure> {
-        if let Self::Layer(layer) = self { Ok(layer) } else { Err(mismatch(op)) }
-    }
-}
-
-fn mismatch(op: &Op) -> Failure {
-    misplaced(&format!("the source opened does not belong to the operation {op:?}"))
-}
-
 /// Name and device number of what a minimal `/dev` holds.
 const DEVICES: [(&str, u64, u64); 6] = [
     ("null", 1, 3),
@@ -77,21 +66,30 @@ const DEVICES: [(&str, u64, u64); 6] = [
 ];
 
 /// Opens what each operation of the plan needs, in order.
-pub(super) fn open_all(plan: &Plan, session: BorrowedFd<'_>) -> Result<Vec<Source>, Failure> {
+pub(super) fn open_all<'a>(
+    plan: &'a Plan,
+    session: BorrowedFd<'_>,
+) -> Result<Vec<Ready<'a>>, Failure> {
     let folder = open_session(&plan.session_dir, session)?;
-    let open = |op: &Op| match op {
-        Op::Proc | Op::Tmpfs { .. } | Op::Mask { .. } => Ok(Source::Nothing),
-        Op::Root => copy(&root_path()?).map(Source::Tree),
-        Op::Bind { source, .. } => copy(source).map(Source::Tree),
-        Op::Private { source, .. } => {
+    let open = |op: &'a Op| match op {
+        Op::Root => copy(&fixed("/")?).map(Ready::Root),
+        Op::Proc => Ok(Ready::Proc),
+        Op::Dev { console } => open_devices(console.as_ref()).map(Ready::Dev),
+        Op::Tmpfs { target, mode, size } => Ok(Ready::Tmpfs(target, *mode, *size)),
+        Op::Private { source, target, access } => {
             let path = below(&plan.session_dir, source)?;
             let fd = open_beneath(folder.as_fd(), source).at(&path, "opening a session's own")?;
-            copy_mounts(&fd, &path).map(Source::Tree)
+            let tree = copy_mounts(&fd, &path)?;
+            Ok(Ready::Bind { tree, target, access: *access, origin: Origin::Session })
         }
-        Op::Dev { console } => open_devices(console.as_ref()).map(Source::Dev),
+        Op::Bind { source, target, access } => {
+            let tree = copy(source)?;
+            Ok(Ready::Bind { tree, target, access: *access, origin: Origin::Host })
+        }
         Op::Layer(layer) => open_layer(plan, folder.as_fd(), layer)
-            .map_err(|failure| Failure { stage: Stage::Layer, ..failure })
-            .map(Source::Layer),
+            .map(|source| Ready::Layer(layer, source))
+            .map_err(|failure| Failure { stage: Stage::Layer, ..failure }),
+        Op::Mask { target, kind } => Ok(Ready::Mask(target, *kind)),
     };
     plan.ops.iter().map(open).collect()
 }
@@ -106,10 +104,6 @@ fn open_session(path: &AbsPath, session: BorrowedFd<'_>) -> Result<OwnedFd, Fail
         return Err(failure(Errno::ESTALE, Some(path), "the session's folder was replaced"));
     }
     Ok(fd)
-}
-
-fn root_path() -> Result<AbsPath, Failure> {
-    AbsPath::new("/").map_err(|_| misplaced("the root has no path"))
 }
 
 fn below(folder: &AbsPath, rest: &RelPath) -> Result<AbsPath, Failure> {
@@ -149,8 +143,7 @@ fn copy_mounts(fd: &OwnedFd, path: &AbsPath) -> Result<OwnedFd, Failure> {
 fn open_devices(console: Option<&AbsPath>) -> Result<Devices, Failure> {
     let mut nodes = Vec::with_capacity(DEVICES.len());
     for (name, major, minor) in DEVICES {
-        let path =
-            AbsPath::new(format!("/dev/{name}")).map_err(|_| misplaced("a device has no path"))?;
+        let path = fixed(&format!("/dev/{name}"))?;
         let node = copy(&path)?;
         let stat = fstat(&node).at(&path, "reading a device")?;
         if stat.st_mode & libc::S_IFMT != libc::S_IFCHR
@@ -198,7 +191,7 @@ fn folder(fd: OwnedFd, path: &AbsPath) -> Result<OwnedFd, Failure> {
 
 /// The kernel ties the mount to the user namespace of whoever opens this: it must be us, not the monitor.
 fn open_fuse() -> Result<OwnedFd, Failure> {
-    let path = AbsPath::new("/dev/fuse").map_err(|_| misplaced("/dev/fuse has no path"))?;
+    let path = fixed("/dev/fuse")?;
     let how = OpenHow::new()
         .flags(OFlag::O_RDWR | OFlag::O_CLOEXEC)
         .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);

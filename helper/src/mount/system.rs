@@ -71,10 +71,10 @@ pub(super) fn root(tree: OwnedFd, missing: &[Vec<u8>]) -> Result<World, Failure>
 /// Makes a tmpfs that is not attached yet.
 pub(super) fn new_tmpfs(mode: u32, size: Option<u64>, attributes: u64) -> nix::Result<OwnedFd> {
     let context = Context::open(c"tmpfs")?;
-    context.text(c"source", c"landbox")?;
-    context.number(c"mode", format_args!("{:o}", mode & 0o7777))?;
+    context.text(c"source", "landbox")?;
+    context.text(c"mode", format!("{:o}", mode & 0o7777))?;
     if let Some(size) = size {
-        context.number(c"size", size)?;
+        context.text(c"size", size.to_string())?;
     }
     context.mount(attributes)
 }
@@ -96,7 +96,7 @@ pub(super) fn proc(world: &mut World) -> Result<(), Failure> {
     let path = fixed("/proc")?;
     let fresh = || {
         let context = Context::open(c"proc")?;
-        context.text(c"source", c"proc")?;
+        context.text(c"source", "proc")?;
         context.mount(NOSUID | NODEV | NOEXEC)
     };
     let tree = fresh().map_err(|errno| {
@@ -129,6 +129,8 @@ pub(super) fn dev(world: &mut World, devices: Devices) -> Result<(), Failure> {
     let tree =
         new_tmpfs(0o755, Some(1 << 20), NOSUID | NODEV | NOEXEC).at(&path, "making a tmpfs")?;
     world.attach(tree.as_fd(), &path, Kind::Folder)?;
+    // Nothing of the host's ever appears here.
+    world.adopt(tree.as_fd(), &path)?;
     fill(tree.as_fd(), &devices).at(&path, "filling /dev")?;
     let pts = devpts().at(&path, "making a devpts")?;
     world.attach(pts.as_fd(), &fixed("/dev/pts")?, Kind::Folder)?;
@@ -167,11 +169,11 @@ fn fill(dev: BorrowedFd<'_>, devices: &Devices) -> nix::Result<()> {
 fn devpts() -> nix::Result<OwnedFd> {
     let with_group = |group: bool| {
         let context = Context::open(c"devpts")?;
-        context.text(c"source", c"devpts")?;
-        context.text(c"mode", c"0620")?;
-        context.text(c"ptmxmode", c"0666")?;
+        context.text(c"source", "devpts")?;
+        context.text(c"mode", "0620")?;
+        context.text(c"ptmxmode", "0666")?;
         if group {
-            context.text(c"gid", c"5")?;
+            context.text(c"gid", "5")?;
         }
         context.mount(NOSUID | NOEXEC)
     };

@@ -3,14 +3,14 @@
 use super::mask::new_folder;
 use super::source::open_beneath;
 use super::{At, failure};
-use crate::sys::mount::{NODEV, NOSUID, RDONLY, attach, mount_id, restrict};
+use crate::sys::mount::{NODEV, NOSUID, RDONLY, attach, restrict};
 use landbox_shared::event::Failure;
 use landbox_shared::path::{AbsPath, RelPath};
 use landbox_shared::plan::Access;
 use nix::errno::Errno;
 use nix::sys::stat::{Mode, SFlag, fstat, mkdirat, mknodat};
 use std::collections::HashSet;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// What a place is, as far as mounting is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +33,14 @@ impl Kind {
     }
 }
 
+/// The kernel's number for the mount that `fd` lies on, as mountinfo lists it.
+pub(super) fn mount_id(fd: BorrowedFd<'_>) -> nix::Result<String> {
+    let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd()))
+        .map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))?;
+    let number = text.lines().find_map(|line| line.strip_prefix("mnt_id:"));
+    number.map(|number| number.trim().to_owned()).ok_or(Errno::ENOSYS)
+}
+
 /// Where a bound tree comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
@@ -48,7 +56,7 @@ pub(super) struct World {
     root: OwnedFd,
     scratch: OwnedFd,
     scratch_folders: usize,
-    own: HashSet<u64>,
+    own: HashSet<String>,
     /// The mount points made so far, in order.
     pub points: Vec<AbsPath>,
 }

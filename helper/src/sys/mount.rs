@@ -3,12 +3,13 @@
 //! Needs Linux 5.12 (`mount_setattr`). No path of the caller's ever enters an option string.
 
 use nix::errno::Errno;
-use std::ffi::{CStr, CString, c_long};
+use std::ffi::{CStr, CString, c_char, c_long, c_uint};
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::ptr::null;
 
 /// Set-user-id bits and file capabilities have no effect.
 pub(crate) const NOSUID: u64 = libc::MOUNT_ATTR_NOSUID;
@@ -43,18 +44,10 @@ pub(crate) fn clone_tree(dir: BorrowedFd<'_>, path: &Path) -> nix::Result<OwnedF
 /// Attaches a detached mount tree on top of whatever `target` refers to.
 pub(crate) fn attach(tree: BorrowedFd<'_>, target: BorrowedFd<'_>) -> nix::Result<()> {
     let flags = libc::MOVE_MOUNT_F_EMPTY_PATH | libc::MOVE_MOUNT_T_EMPTY_PATH;
-    // SAFETY: both paths are NUL-terminated constants.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_move_mount,
-            tree.as_raw_fd(),
-            c"".as_ptr(),
-            target.as_raw_fd(),
-            c"".as_ptr(),
-            flags,
-        )
-    };
-    Errno::result(result).map(drop)
+    let (tree, target, here) = (tree.as_raw_fd(), target.as_raw_fd(), c"".as_ptr());
+    // SAFETY: both paths are the same NUL-terminated constant.
+    Errno::result(unsafe { libc::syscall(libc::SYS_move_mount, tree, here, target, here, flags) })
+        .map(drop)
 }
 
 /// Sets attributes of a mount, or of a whole tree, and makes it private.
@@ -67,39 +60,11 @@ pub(crate) fn restrict(tree: BorrowedFd<'_>, attributes: u64, recursive: bool) -
         userns_fd: 0,
     };
     // SAFETY: `attr` is a valid mount_attr of the size passed and outlives the call.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_mount_setattr,
-            tree.as_raw_fd(),
-            c"".as_ptr(),
-            flags,
-            &raw const attr,
-            size_of::<libc::mount_attr>(),
-        )
-    };
-    Errno::result(result).map(drop)
-}
-
-/// The kernel's number for the mount that `fd` lies on, as mountinfo lists it.
-pub(crate) fn mount_id(fd: BorrowedFd<'_>) -> nix::Result<u64> {
-    let mut out = std::mem::MaybeUninit::<libc::statx>::zeroed();
-    // SAFETY: `out` is a whole statx structure, and the path is a NUL-terminated constant.
-    let result = unsafe {
-        libc::statx(
-            fd.as_raw_fd(),
-            c"".as_ptr(),
-            libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC,
-            libc::STATX_MNT_ID,
-            out.as_mut_ptr(),
-        )
-    };
-    Errno::result(result)?;
-    // SAFETY: all-zero bytes are a valid statx, and the call succeeded.
-    let out = unsafe { out.assume_init() };
-    if out.stx_mask & libc::STATX_MNT_ID == 0 {
-        return Err(Errno::ENOSYS);
-    }
-    Ok(out.stx_mnt_id)
+    Errno::result(unsafe {
+        let (fd, here, size) = (tree.as_raw_fd(), c"".as_ptr(), size_of::<libc::mount_attr>());
+        libc::syscall(libc::SYS_mount_setattr, fd, here, flags, &raw const attr, size)
+    })
+    .map(drop)
 }
 
 /// A file system that is being configured.
@@ -114,78 +79,39 @@ impl Context {
         owned(fd).map(|fd| Self(File::from(fd)))
     }
 
-    fn config(
-        &self,
-        command: libc::fsconfig_command,
-        key: Option<&CStr>,
-        value: Option<&CStr>,
-        aux: RawFd,
-    ) -> nix::Result<()> {
-        let pointer = |text: Option<&CStr>| text.map_or(std::ptr::null(), CStr::as_ptr);
-        // SAFETY: key and value are NULL or NUL-terminated strings that outlive the call.
-        let result = unsafe {
-            libc::syscall(
-                libc::SYS_fsconfig,
-                self.0.as_raw_fd(),
-                command,
-                pointer(key),
-                pointer(value),
-                aux,
-            )
-        };
-        Errno::result(result).map(drop)
+    fn config(&self, command: c_uint, key: *const c_char, value: *const c_char) -> nix::Result<()> {
+        // SAFETY: the callers pass NULL or NUL-terminated strings that outlive the call.
+        Errno::result(unsafe {
+            libc::syscall(libc::SYS_fsconfig, self.0.as_raw_fd(), command, key, value, 0)
+        })
+        .map(drop)
     }
 
     /// Sets an option without a value.
     pub(crate) fn flag(&self, key: &CStr) -> nix::Result<()> {
-        self.config(libc::FSCONFIG_SET_FLAG, Some(key), None, 0)
+        self.config(libc::FSCONFIG_SET_FLAG, key.as_ptr(), null())
     }
 
     /// Sets an option to a text.
-    pub(crate) fn text(&self, key: &CStr, value: &CStr) -> nix::Result<()> {
-        self.config(libc::FSCONFIG_SET_STRING, Some(key), Some(value), 0)
-    }
-
-    /// Sets an option to a number.
-    pub(crate) fn number(&self, key: &CStr, value: impl std::fmt::Display) -> nix::Result<()> {
-        let value = CString::new(value.to_string()).map_err(|_| Errno::EINVAL)?;
-        self.text(key, &value)
-    }
-
-    /// Sets an option to what a descriptor refers to.
-    pub(crate) fn descriptor(&self, key: &CStr, value: BorrowedFd<'_>) -> nix::Result<()> {
-        self.config(libc::FSCONFIG_SET_FD, Some(key), None, value.as_raw_fd())
+    pub(crate) fn text(&self, key: &CStr, value: impl Into<Vec<u8>>) -> nix::Result<()> {
+        let value = CString::new(value).map_err(|_| Errno::EINVAL)?;
+        self.config(libc::FSCONFIG_SET_STRING, key.as_ptr(), value.as_ptr())
     }
 
     /// Makes the file system and returns it as a detached mount.
     pub(crate) fn mount(&self, attributes: u64) -> nix::Result<OwnedFd> {
-        self.config(libc::FSCONFIG_CMD_CREATE, None, None, 0)?;
+        self.config(libc::FSCONFIG_CMD_CREATE, null(), null())?;
         // SAFETY: no pointer is passed.
         owned(unsafe {
             libc::syscall(libc::SYS_fsmount, self.0.as_raw_fd(), libc::FSMOUNT_CLOEXEC, attributes)
         })
     }
 
-    /// What the kernel said about the last failure, in one line; empty where it says nothing.
+    /// What the kernel said first about a failure; empty where it says nothing.
     pub(crate) fn complaint(&self) -> String {
-        let mut text = String::new();
-        let mut message = [0_u8; 1024];
-        while let Ok(length @ 1..) = (&self.0).read(&mut message) {
-            if !text.is_empty() {
-                text.push_str("; ");
-            }
-            let message = String::from_utf8_lossy(&message[..length]);
-            text.push_str(message.trim_start_matches("e ").trim());
-            if text.len() > 2048 {
-                break;
-            }
-        }
-        text
-    }
-}
-
-impl AsFd for Context {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        let mut message = [0; 1024];
+        let length = (&self.0).read(&mut message).unwrap_or(0);
+        let text = String::from_utf8_lossy(message.get(..length).unwrap_or_default());
+        text.trim_start_matches("e ").trim().to_owned()
     }
 }
