@@ -49,6 +49,9 @@ pub(super) fn diff(call: &Invocation, args: DiffArgs) -> Result<u8> {
             call.ui.status("The session is running: this is a picture of a moment.");
         }
     }
+    if let Some(note) = review.note() {
+        call.ui.warning(note);
+    }
     drop(review);
     // Shown first, then made durable: waiting for the disk is nothing the reader has to see.
     crate::land::sync::session(&state, &session.snapshot.id)?;

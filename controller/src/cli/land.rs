@@ -84,15 +84,24 @@ pub(super) fn land(call: &Invocation, args: LandArgs) -> Result<u8> {
         return Err(Failure::new(Kind::Refused, format!("session {id} is still running"))
             .hint("end it first; landbox diff shows what it has changed so far"));
     }
-    let mut card = review.card(&session)?;
     let shown = review.digest;
     let asks = call.ui.is_interactive() && !args.yes;
+    let shows = !args.apply || asks;
+    let mut preview = Preview::new();
+    let mut card = if shows && !call.ui.json {
+        review.card_with_patch(&session, &mut preview)?
+    } else {
+        review.card(&session)?
+    };
     if args.apply && !asks && !args.yes && expected.is_none() {
         return Err(unasked(id.as_str(), &shown));
     }
     let can_ask = asks && review.has_landable() && !review.is_live();
-    if !args.apply || asks {
-        show_card(call, &review, &card, args.with_ignored, !can_ask)?;
+    if shows {
+        show_card(call, &preview, &card, args.with_ignored, !can_ask)?;
+    }
+    if let Some(note) = review.note() {
+        call.ui.warning(note);
     }
     // The scan's lock on the base goes with it; the landing scans for itself.
     drop(review);
@@ -134,7 +143,7 @@ fn unasked(id: &str, shown: &Digest) -> Failure {
 
 fn show_card(
     call: &Invocation,
-    review: &Review,
+    preview: &Preview,
     card: &Card,
     with_ignored: bool,
     next: bool,
@@ -142,10 +151,8 @@ fn show_card(
     if call.ui.json {
         return call.ui.document(card);
     }
-    let mut preview = Preview::new();
-    review.write_patch(&mut preview)?;
     let color = call.ui.color_stdout();
-    let view = View { with_ignored, preview: Some(&preview), next, color };
+    let view = View { with_ignored, preview: Some(preview), next, color };
     call.ui.result(render(card, &view))
 }
 

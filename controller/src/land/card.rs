@@ -1,6 +1,6 @@
 //! The review card: what a landing would do, in one structure with several faces.
 
-use super::changeset::{Change, Node};
+use super::changeset::{Base, Change, Node};
 use super::kind::{ChangeKind, ChangeState, Durability, EntryType, Group};
 use super::patch::{Coverage, Figures};
 use crate::document::{bytes_array_entry, bytes_entry};
@@ -126,7 +126,7 @@ impl Groups {
 }
 
 /// The card's list of `changes`, given the figures of each.
-pub fn card_changes(changes: &[Change], figures: &[Figures]) -> Vec<CardChange> {
+pub fn card_changes(changes: &[&Change], figures: &[Figures]) -> Vec<CardChange> {
     // A folder in place of a file comes with its first entry.
     let filled: HashSet<(&LayerId, &[u8])> = changes
         .iter()
@@ -177,7 +177,13 @@ fn card_change(change: &Change, figures: &Figures, coverage: Coverage) -> CardCh
 /// What the owner should know who lands by the patch.
 fn patch_reason(change: &Change, coverage: Coverage) -> Option<String> {
     let what = match coverage {
-        Coverage::Whole | Coverage::NotKnown => return None,
+        Coverage::Whole => return None,
+        Coverage::NotKnown if change.old == Base::Unknown => {
+            let why =
+                "the real path was changed before it was first looked at, so its base is unknown";
+            return Some(why.to_owned());
+        }
+        Coverage::NotKnown => return None,
         Coverage::NotMode => {
             let mode = change.new.as_ref().and_then(Node::mode).unwrap_or(0);
             format!("mode {} is not in the patch", octal(mode))
@@ -295,7 +301,6 @@ pub(crate) mod samples {
 
 #[cfg(test)]
 mod tests {
-    use super::super::changeset::Base;
     use super::super::patch::coverage;
     use super::*;
     use landbox_shared::path::RelPath;
@@ -378,7 +383,7 @@ mod tests {
             added: Some(0),
             deleted: Some(1),
         });
-        let card = card_changes(&changes, &figures);
+        let card = card_changes(&changes.each_ref(), &figures);
         let said: Vec<_> = card.iter().map(|c| (c.in_patch, c.reason.as_deref())).collect();
         assert_eq!(
             said,

@@ -2,6 +2,7 @@
 
 use super::base::{Stamp, Store};
 use super::changeset::{Bodies, Change, Changeset};
+use super::ignore::{Owner, assign_groups};
 use super::renames;
 use super::scan::{self, Facts};
 use super::tree::{self, Time, Tree};
@@ -20,6 +21,8 @@ pub struct LayerView {
     pub changeset: Changeset,
     /// Whether the session was running: then this is a picture of a moment.
     pub live: bool,
+    /// What the owner should know about how the changes were grouped.
+    pub note: Option<String>,
     pub(crate) masks: Vec<RelPath>,
     pub(crate) store: Store,
     upper: Tree,
@@ -67,8 +70,10 @@ impl LayerView {
         let seen = if live { last.saturating_sub(1) } else { last };
         let seen = seen.max(store.scanned);
         store.save(seen)?;
+        let owner = Owner::from_env(layer.target.as_path());
+        let note = assign_groups(&layer.target, layer.kind, &mut changeset.changes, &owner);
         renames::pair(&mut changeset.changes);
-        Ok(Self { changeset, live, masks, store, upper, real })
+        Ok(Self { changeset, live, note, masks, store, upper, real })
     }
 }
 

@@ -1,11 +1,11 @@
 //! What the owner is shown: the changeset of a session with its figures, as a card and as a patch.
 
-use super::card::{Card, CardChange, Groups, OtherLayer};
-use super::changeset::{Base, Change};
+use super::card::{Card, Groups, OtherLayer, card_changes};
+use super::changeset::Change;
 use super::digest::digest;
-use super::kind::{Durability, EntryType};
+use super::kind::Durability;
 use super::layer::{LayerView, policy_of, project_of};
-use super::patch::{Coverage, Figures, PatchWriter, figures};
+use super::patch::{Figures, PatchWriter, figures};
 use super::select::Selection;
 use super::{check_present, tree};
 use crate::error::{Context, Failure, Kind, Result};
@@ -13,7 +13,6 @@ use crate::session::model::ChangeCounts;
 use crate::session::store::Session;
 use landbox_shared::digest::Digest;
 use landbox_shared::id::LayerId;
-use landbox_shared::path::RelPath;
 use landbox_shared::policy::LayerKind;
 use std::io::Write;
 
@@ -64,8 +63,26 @@ impl Review {
         self.selected().any(|c| c.landable)
     }
 
+    /// What the owner should know about how the changes were grouped.
+    pub fn note(&self) -> Option<&str> {
+        self.view.note.as_deref()
+    }
+
     /// The card.
     pub fn card(&self, session: &Session) -> Result<Card> {
+        self.build(session, None::<PatchWriter<std::io::Sink>>)
+    }
+
+    /// The card, and the patch in the same go: reading and comparing is most of the work of both.
+    pub fn card_with_patch(&self, session: &Session, out: impl Write) -> Result<Card> {
+        self.build(session, Some(PatchWriter::new(out)))
+    }
+
+    fn build<W: Write>(
+        &self,
+        session: &Session,
+        mut patch: Option<PatchWriter<W>>,
+    ) -> Result<Card> {
         let set = &self.view.changeset;
         let mut card = Card {
             session: session.snapshot.id.clone(),
@@ -74,22 +91,35 @@ impl Review {
             files: 0,
             added: 0,
             deleted: 0,
-            changes: Vec::with_capacity(set.changes.len()),
+            changes: Vec::new(),
             groups: Groups::default(),
             other_layers: other_layers(session, &set.layer)?,
             applied: false,
             durability: durability(session),
         };
-        for change in set.changes.iter().filter(|c| self.selection.covers(c)) {
-            let figures = figures(change, &self.view)?;
+        let covered = set.changes.iter().filter(|c| self.selection.covers(c));
+        let changes: Vec<&Change> = covered.collect();
+        let mut all = Vec::with_capacity(changes.len());
+        for change in &changes {
             card.groups.count(change.group);
-            if self.selection.holds(change) {
-                card.files += 1;
-                card.added += figures.added.unwrap_or(0);
-                card.deleted += figures.deleted.unwrap_or(0);
+            // Build output can be large, and nobody reviews it line by line.
+            if !self.selection.holds(change) {
+                all.push(Figures::uncounted(change));
+                continue;
             }
-            card.changes.push(row(change, &figures));
+            let figures = match &mut patch {
+                Some(patch) if change.landable => patch.add(change, &self.view)?,
+                Some(_) | None => figures(change, &self.view)?,
+            };
+            card.files += 1;
+            card.added += figures.added.unwrap_or(0);
+            card.deleted += figures.deleted.unwrap_or(0);
+            all.push(figures);
         }
+        if let Some(patch) = patch {
+            patch.finish()?;
+        }
+        card.changes = card_changes(&changes, &all);
         Ok(card)
     }
 
@@ -145,47 +175,4 @@ fn bare(session: &Session) -> Failure {
 /// Whether what the session wrote is known to be on disk.
 fn durability(session: &Session) -> Durability {
     if session.state.landing.synced { Durability::Synced } else { Durability::Unsynced }
-}
-
-fn row(change: &Change, figures: &Figures) -> CardChange {
-    let (old, new) = (change.old_node(), change.new.as_ref());
-    let in_patch = match figures.coverage {
-        Coverage::Whole => change.landable,
-        Coverage::NotMode
-        | Coverage::NotFolder
-        | Coverage::NotName
-        | Coverage::NotType
-        | Coverage::NotKnown => false,
-    };
-    let reason = match (&change.reason, &change.old) {
-        (Some(reason), _) => Some(reason.clone()),
-        (None, Base::Unknown) => Some(
-            "the real path was changed before it was first looked at, so its base is unknown"
-                .to_owned(),
-        ),
-        (None, Base::Absent | Base::Known(_)) => None,
-    };
-    CardChange {
-        layer: change.layer.clone(),
-        path: change.path.as_bytes().to_vec(),
-        kind: change.kind,
-        old_path: change.old_path.as_ref().map(|p: &RelPath| p.as_bytes().to_vec()),
-        old_type: old.map(super::changeset::Node::kind),
-        new_type: new.map(|n| -> EntryType { n.kind() }),
-        old_mode: old.and_then(super::changeset::Node::mode),
-        new_mode: new.and_then(super::changeset::Node::mode),
-        old_target: old.and_then(|n| n.target().map(<[u8]>::to_vec)),
-        new_target: new.and_then(|n| n.target().map(<[u8]>::to_vec)),
-        old_size: old.and_then(super::changeset::Node::size),
-        new_size: new.and_then(super::changeset::Node::size),
-        binary: figures.binary,
-        added: figures.added,
-        deleted: figures.deleted,
-        group: change.group,
-        state: change.state,
-        landable: change.landable,
-        reason,
-        in_patch,
-        risks: Vec::new(),
-    }
 }

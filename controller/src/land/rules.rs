@@ -15,7 +15,7 @@ pub(crate) const UNLISTED: &str =
 pub(crate) const HIDDEN: &str = "the path is hidden from the session; what the session made there \
                                  never lands";
 pub(crate) const BELOW: &str = "what it lies in cannot land";
-const GIT: &str = "git's own files never land";
+pub(crate) const GIT: &str = "git's own files never land";
 const SPECIAL: &str = "pipes, sockets and devices never land";
 const SET_ID: &str = "set-user-id and set-group-id bits never land";
 const HARD_LINK: &str = "it has other names (hard links), which keep the old content";

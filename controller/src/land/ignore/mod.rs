@@ -14,6 +14,7 @@ pub use owner::Owner;
 
 use super::changeset::Change;
 use super::kind::{EntryType, Group};
+use super::rules as landing_rules;
 use dirs::Dirs;
 use landbox_shared::path::AbsPath;
 use landbox_shared::policy::LayerKind;
@@ -29,11 +30,11 @@ pub fn assign_groups(
     match kind {
         // The common folder of a linked worktree: hooks, configuration and all.
         LayerKind::Worktree => {
-            changes.iter_mut().for_each(|c| c.group = Group::Git);
+            changes.iter_mut().for_each(to_git);
             None
         }
         LayerKind::Home => {
-            changes.iter_mut().for_each(|c| c.group = by_name(c));
+            changes.iter_mut().for_each(by_name);
             None
         }
         LayerKind::Project | LayerKind::Mount => by_rules(target, changes, owner),
@@ -45,9 +46,19 @@ fn in_dot_git(path: &[u8]) -> bool {
     path.split(|b| *b == b'/').any(|part| part.eq_ignore_ascii_case(b".git"))
 }
 
-fn by_name(change: &Change) -> Group {
-    let git = change_paths(change).any(in_dot_git);
-    if git { Group::Git } else { Group::Project }
+fn by_name(change: &mut Change) {
+    change.group = Group::Project;
+    if change_paths(change).any(in_dot_git) {
+        to_git(change);
+    }
+}
+
+/// What is git's own never lands.
+fn to_git(change: &mut Change) {
+    change.group = Group::Git;
+    if std::mem::replace(&mut change.landable, false) {
+        change.reason = Some(landing_rules::GIT.to_owned());
+    }
 }
 
 /// The path and, for a rename, the one before it.
@@ -69,13 +80,13 @@ fn by_rules(target: &AbsPath, changes: &mut [Change], owner: &Owner) -> Option<S
     let mut covered: HashMap<usize, HashSet<Vec<u8>>> = HashMap::new();
     let mut waiting: Vec<(usize, Vec<Covered>)> = Vec::new();
     for (index, change) in changes.iter_mut().enumerate() {
-        change.group = by_name(change);
+        by_name(change);
         if change.group == Group::Git {
             continue;
         }
         let folder = is_folder(change);
         if change_paths(change).any(|path| dirs.in_git_folder(path, folder)) {
-            change.group = Group::Git;
+            to_git(change);
             continue;
         }
         let found: Option<Vec<_>> =

@@ -32,6 +32,13 @@ pub struct Figures {
     pub deleted: Option<u64>,
 }
 
+impl Figures {
+    /// Those of a change whose content nobody needs to read.
+    pub fn uncounted(change: &Change) -> Self {
+        Self { coverage: coverage(change), binary: false, added: None, deleted: None }
+    }
+}
+
 /// How much of a change a patch can carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coverage {
