@@ -370,3 +370,116 @@ fn the_environment_holds_inside() {
     let env = text(environment([], &policy, &view(&policy)));
     assert!(env.contains(&"PATH=/run/landbox/bin:/opt/bin".to_owned()), "{env:?}");
 }
+
+/// What a session sees at `path`: the host's path that shows there, or `None` where it is hidden or private.
+fn seen(ops: &[Op], path: &AbsPath) -> Option<AbsPath> {
+    let mut view = None;
+    for op in ops {
+        match op {
+            Op::Root => view = Some(path.clone()),
+            Op::Proc | Op::Dev { .. } => {}
+            Op::Tmpfs { target, .. } | Op::Private { target, .. } | Op::Mask { target, .. } => {
+                if path.is_within(target) {
+                    view = None;
+                }
+            }
+            Op::Bind { source, target, .. } => {
+                if path == target {
+                    view = Some(source.clone());
+                } else if let Some(rest) = path.relative_to(target) {
+                    view = Some(source.join(rest.as_bytes()).unwrap());
+                }
+            }
+            Op::Layer(layer) => {
+                if path.is_within(&layer.target) {
+                    let rest = path.relative_to(&layer.target);
+                    let hidden = |m: &landbox_shared::plan::LayerMask| {
+                        rest.as_ref().is_some_and(|rest| rest.is_within(&m.path))
+                    };
+                    view = (!layer.masks.iter().any(hidden)).then(|| path.clone());
+                }
+            }
+        }
+    }
+    view
+}
+
+mod property {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Every path of one to three parts below a few roots.
+    fn universe() -> Vec<AbsPath> {
+        let mut all = Vec::new();
+        for root in ["/home/u", "/home/u/p", "/srv", "/tmp", "/run", "/home"] {
+            for a in ["a", "b"] {
+                all.push(abs(&format!("{root}/{a}")));
+                for b in ["a", "b"] {
+                    all.push(abs(&format!("{root}/{a}/{b}")));
+                    all.push(abs(&format!("{root}/{a}/{b}/a")));
+                }
+            }
+        }
+        all
+    }
+
+    fn some(count: std::ops::Range<usize>) -> impl Strategy<Value = Vec<AbsPath>> {
+        proptest::collection::vec(proptest::sample::select(universe()), count)
+    }
+
+    proptest! {
+        #[test]
+        fn no_rule_and_no_order_shows_what_is_hidden(
+            hidden in some(0..4),
+            read_only in some(0..4),
+            auth in some(0..4),
+            shown in some(0..3),
+        ) {
+            let mut policy = policy();
+            policy.masks = hidden.iter().map(|p| Mask { path: p.clone(), kind: MaskKind::Dir }).collect();
+            policy.read_only = read_only;
+            policy.auth = auth.into_iter().filter(|p| !policy.read_only.contains(p)).collect();
+            let mut at = view(&policy);
+            at.run_folders = shown
+                .iter()
+                .enumerate()
+                .map(|(i, p)| Shown { source: p.clone(), target: abs(&format!("/run/x{i}")) })
+                .collect();
+            let ops = compile(&policy, None, &at).unwrap().ops;
+            let mut paths = universe();
+            for i in 0..3 {
+                paths.extend(universe().iter().map(|p| abs(&format!("/run/x{i}{p}"))));
+                paths.extend(["", "/a", "/b", "/a/a", "/b/a"].map(|p| abs(&format!("/run/x{i}{p}"))));
+            }
+            for path in paths {
+                if let Some(real) = seen(&ops, &path) {
+                    let mask = policy.masks.iter().find(|m| real.is_within(&m.path));
+                    prop_assert!(mask.is_none(), "{path} shows {real} hidden by {mask:?}\n{ops:#?}");
+                }
+            }
+        }
+
+        #[test]
+        fn the_deepest_of_the_other_rules_decides(
+            read_only in some(0..4),
+            auth in some(0..4),
+        ) {
+            let mut policy = policy();
+            policy.read_only = read_only;
+            policy.auth = auth.into_iter().filter(|p| !policy.read_only.contains(p)).collect();
+            let ops = compile(&policy, None, &view(&policy)).unwrap().ops;
+            let rules = || policy.read_only.iter().map(|p| (p, Access::ReadOnly))
+                .chain(policy.auth.iter().map(|p| (p, Access::ReadWrite)));
+            for path in universe() {
+                let wanted = rules().filter(|(rule, _)| path.is_within(rule))
+                    .max_by_key(|(rule, _)| rule.depth()).map(|(_, access)| access);
+                let made = ops.iter().rev().find_map(|op| match op {
+                    Op::Bind { target, access, .. } => path.is_within(target).then_some(*access),
+                    Op::Root | Op::Proc | Op::Dev { .. } | Op::Tmpfs { .. } | Op::Private { .. }
+                    | Op::Layer(_) | Op::Mask { .. } => None,
+                });
+                prop_assert_eq!(made, wanted, "{}", path);
+            }
+        }
+    }
+}
