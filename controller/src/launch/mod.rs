@@ -76,9 +76,7 @@ pub fn launch(
 ) -> Result<Launched, Refusal> {
     let mut started = spawn::spawn(helper, stdio)?;
     let result = handshake(&mut started, plan, exec_frame, key, folder, signals);
-    let spawn::Helper { mut child, frames, events } = started;
-    // The end of the frames tells the helper that nothing follows.
-    drop(frames);
+    let spawn::Helper { mut child, frames: _, events } = started;
     match result {
         Ok((evidence, evidence_digest, init, merged)) => {
             Ok(Launched { child, events, init, merged, evidence, evidence_digest })
@@ -142,10 +140,10 @@ fn handshake(
     let path = folder.join("envelope");
     std::fs::write(&path, &sealed.envelope).context(|| format!("can't write {}", show(&path)))?;
     // A helper that refuses the envelope stops reading: what it says counts, not the broken pipe.
-    let sent = helper
-        .frames
-        .write_all(&sealed.envelope)
-        .and_then(|()| helper.frames.write_all(exec_frame));
+    let sent = helper.frames.take().map_or(Ok(()), |mut frames| {
+        // Closed at the end: that tells the helper, which waits for it, that nothing follows.
+        frames.write_all(&sealed.envelope).and_then(|()| frames.write_all(exec_frame))
+    });
     let (event, descriptors) = match wait(&mut helper.events, signals, deadline) {
         Ok(heard) => heard,
         Err(Refusal::Other(_)) if sent.is_err() => {

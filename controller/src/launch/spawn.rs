@@ -17,8 +17,8 @@ use std::process::{Child, Command, Stdio};
 pub(super) struct Helper {
     /// The monitor.
     pub(super) child: Child,
-    /// Where the envelope and the exec frame go.
-    pub(super) frames: File,
+    /// Where the envelope and the exec frame go, until they have gone.
+    pub(super) frames: Option<File>,
     /// Where the events come from.
     pub(super) events: EventSocket,
 }
@@ -56,5 +56,5 @@ pub(super) fn spawn(helper: &Path, stdio: [OwnedFd; 3]) -> Result<Helper> {
         ])
         .context(what)?;
     let child = command.spawn().context(what)?;
-    Ok(Helper { child, frames: File::from(frames_out), events: EventSocket::new(ours) })
+    Ok(Helper { child, frames: Some(File::from(frames_out)), events: EventSocket::new(ours) })
 }

@@ -51,6 +51,8 @@ impl Other {
         let mut rest = vec![0; frame.len()];
         self.frames.read_exact(&mut rest).unwrap();
         assert_eq!(rest, frame);
+        // The helper goes on only when the pipe has ended.
+        assert_eq!(self.frames.read(&mut [0]).unwrap(), 0);
         opened.digest
     }
 }
@@ -71,7 +73,7 @@ fn against(
     .unwrap();
     let mut helper = spawn::Helper {
         child: std::process::Command::new("true").spawn().unwrap(),
-        frames: File::from(frames_out),
+        frames: Some(File::from(frames_out)),
         events: EventSocket::new(ours),
     };
     let signals = Signals::install().unwrap();
