@@ -2,12 +2,11 @@
 
 use super::source::LayerSource;
 use super::target::{Kind, World, mount_id};
-use super::{At, FuseRequest, StartFuse, failure, mask};
+use super::{At, FuseRequest, StartFuse, failure, mask, number};
 use crate::sys::mount::{Context, NODEV, NOSUID};
 use landbox_shared::event::{Failure, Stage};
 use landbox_shared::path::AbsPath;
 use landbox_shared::plan::LayerOp;
-use landbox_shared::policy::Backend;
 use nix::errno::Errno;
 use nix::sys::stat::fstat;
 use std::ffi::CStr;
@@ -29,65 +28,43 @@ pub(super) fn mount(
     source: LayerSource,
     fuse: StartFuse<'_>,
 ) -> Result<OwnedFd, Failure> {
-    let result = match (layer.backend, source.fuse) {
-        (Backend::Kernel, _) => {
-            kernel(world, layer, &source.lower, source.upper.as_fd(), source.work.as_fd())
-        }
-        (Backend::Fuse, Some(device)) => {
-            let folders = (source.lower, source.upper, source.work);
-            with_fuse(world, layer, device, folders, fuse)
-        }
-        (Backend::Fuse, None) => {
-            Err(failure(Errno::EBADF, Some(&layer.target), "the fuse device was not opened"))
-        }
+    let target = &layer.target;
+    let mount = || {
+        let masks = mask::of_layer(layer);
+        let (middle, covers) = mask::middle(world, target, source.lower.as_fd(), &masks)?;
+        let merged = match source.fuse {
+            None => kernel(world, target, &source, &middle)?,
+            Some(device) => {
+                let folders = (source.lower, source.upper, source.work);
+                with_fuse(world, layer, device, folders, middle, fuse)?
+            }
+        };
+        mask::cover(world, merged.as_fd(), target, &covers)?;
+        Ok(merged)
     };
-    result.map_err(|failure| Failure { stage: Stage::Layer, ..failure })
+    mount().map_err(|failure: Failure| Failure { stage: Stage::Layer, ..failure })
 }
 
 fn kernel(
     world: &mut World,
-    layer: &LayerOp,
-    lower: &OwnedFd,
-    upper: BorrowedFd<'_>,
-    work: BorrowedFd<'_>,
+    target: &AbsPath,
+    source: &LayerSource,
+    middle: &[OwnedFd],
 ) -> Result<OwnedFd, Failure> {
-    let target = &layer.target;
-    let (middle, covers) = mask::middle(world, target, lower.as_fd(), &mask::of_layer(layer))?;
-    let lowers: Vec<BorrowedFd<'_>> =
-        middle.iter().map(AsFd::as_fd).chain([lower.as_fd()]).collect();
-    let merged = overlay(&lowers, Some((upper, work)), NOSUID | NODEV).map_err(|refusal| {
-        let refused =
-            [Errno::EINVAL, Errno::ELOOP, Errno::EPERM, Errno::ENODEV, Errno::EOPNOTSUPP];
-        let detail = if refused.contains(&refusal.errno) {
-            "the kernel refuses an overlay on this folder (other file systems are mounted below it, it is an \
-             overlay itself, or the kernel lacks an option)"
-        } else {
-            "mounting a kernel overlay"
-        };
-        failure(refusal.errno, Some(target), refusal.explain(detail))
+    let lowers = [middle.iter().map(AsFd::as_fd).collect(), vec![source.lower.as_fd()]].concat();
+    let upper_and_work = Some((source.upper.as_fd(), source.work.as_fd()));
+    let merged = overlay(&lowers, upper_and_work, NOSUID | NODEV).map_err(|(errno, words)| {
+        let detail = "the kernel mounts no overlay on this folder (other file systems are mounted below it, it is an \
+                      overlay itself, or the kernel lacks an option)";
+        failure(errno, Some(target), format!("{detail} {words}").trim_end())
     })?;
     world.attach(merged.as_fd(), target, Kind::Folder)?;
     confirm_user_marks(merged.as_fd(), target)?;
-    mask::cover(world, merged.as_fd(), target, &covers)?;
     Ok(merged)
 }
 
-/// Why the kernel refused an overlay.
-pub(super) struct Refusal {
-    /// The error number.
-    pub errno: Errno,
-    /// The kernel's own words, if it has any.
-    pub words: String,
-}
-
-impl Refusal {
-    /// Our words with the kernel's.
-    pub(super) fn explain(&self, detail: &str) -> String {
-        if self.words.is_empty() { detail.to_owned() } else { format!("{detail}: {}", self.words) }
-    }
-}
-
-/// Makes an overlay, not attached yet. Lowers are given top first; without an upper it is read-only.
+/// Makes an overlay, not attached yet. Lowers are given top first; without an upper it is read-only. A refusal comes
+/// with the kernel's own words, if it has any.
 ///
 /// Linux takes descriptors here from 6.13 on. `/proc/self/fd/N` is a path that every kernel takes, and that needs no
 /// quoting whatever the folder is called.
@@ -95,9 +72,8 @@ pub(super) fn overlay(
     lowers: &[BorrowedFd<'_>],
     upper_and_work: Option<(BorrowedFd<'_>, BorrowedFd<'_>)>,
     attributes: u64,
-) -> Result<OwnedFd, Refusal> {
-    let silent = |errno| Refusal { errno, words: String::new() };
-    let context = Context::open(c"overlay").map_err(silent)?;
+) -> Result<OwnedFd, (Errno, String)> {
+    let context = Context::open(c"overlay").map_err(|errno| (errno, String::new()))?;
     let name = |fd: &BorrowedFd<'_>| format!("/proc/self/fd/{}", fd.as_raw_fd());
     let configure = || {
         context.text(c"source", "landbox")?;
@@ -113,16 +89,14 @@ pub(super) fn overlay(
         }
         context.mount(attributes)
     };
-    configure().map_err(|errno| Refusal { errno, words: context.complaint() })
+    configure().map_err(|errno| (errno, context.complaint()))
 }
 
 /// Without `userxattr` an unprivileged overlay mounts, and then fails on the first replaced folder.
 fn confirm_user_marks(merged: BorrowedFd<'_>, target: &AbsPath) -> Result<(), Failure> {
-    let id = mount_id(merged).at(target, "reading the layer's mount number")?.to_string();
-    let table = std::fs::read("/proc/self/mountinfo").map_err(|error| {
-        let errno = Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
-        failure(errno, Some(target), "reading the mounts back")
-    })?;
+    let id = mount_id(merged).at(target, "reading the layer's mount number")?;
+    let table = std::fs::read("/proc/self/mountinfo").map_err(|error| number(&error));
+    let table = table.at(target, "reading the mounts back")?;
     let options = table
         .split(|byte| *byte == b'\n')
         .map(|line| line.split(|byte| *byte == b' '))
@@ -131,14 +105,8 @@ fn confirm_user_marks(merged: BorrowedFd<'_>, target: &AbsPath) -> Result<(), Fa
     let holds = options.is_some_and(|options| {
         options.split(|byte| *byte == b',').any(|word| word == b"userxattr")
     });
-    if holds {
-        return Ok(());
-    }
-    Err(failure(
-        Errno::EOPNOTSUPP,
-        Some(target),
-        "the kernel overlay does not keep its marks in user attributes",
-    ))
+    let detail = "the kernel overlay does not keep its marks in user attributes";
+    holds.then_some(()).ok_or(Errno::EOPNOTSUPP).at(target, detail)
 }
 
 fn with_fuse(
@@ -146,17 +114,16 @@ fn with_fuse(
     layer: &LayerOp,
     device: OwnedFd,
     (lower, upper, work): (OwnedFd, OwnedFd, OwnedFd),
+    mut lowers: Vec<OwnedFd>,
     start: StartFuse<'_>,
 ) -> Result<OwnedFd, Failure> {
     let target = &layer.target;
-    let (mut lowers, covers) = mask::middle(world, target, lower.as_fd(), &mask::of_layer(layer))?;
     lowers.push(lower);
     let merged = fuse_mount(device.as_fd()).at(target, "mounting a fuse file system")?;
     world.attach(merged.as_fd(), target, Kind::Folder)?;
     start(FuseRequest { fuse: device, lowers, upper, work, layer: layer.id.clone() })?;
     // The program opens its folders by path, which the old root must still lead to; the first answer says it has.
     fstat(&merged).at(target, "fuse-overlayfs ended before it served the layer")?;
-    mask::cover(world, merged.as_fd(), target, &covers)?;
     Ok(merged)
 }
 

@@ -115,8 +115,7 @@ impl MaskTree<'_> {
             if self.parents.contains_key(parent) {
                 continue;
             }
-            let name = RelPath::new(parent).map_err(|_| Errno::EINVAL)?;
-            match open_beneath(self.real, &name).and_then(fstat) {
+            match open_beneath(self.real, parent).and_then(fstat) {
                 Ok(stat) if stat.st_mode & libc::S_IFMT == libc::S_IFDIR => {
                     for folder in self.folders() {
                         mkdirat(folder, parent, Mode::S_IRWXU)?;
@@ -174,7 +173,7 @@ pub(super) fn cover(
         let shown = folder
             .join(path.as_bytes())
             .map_err(|_| failure(Errno::ENAMETOOLONG, Some(folder), "a masked path is too long"))?;
-        match open_beneath(merged, path) {
+        match open_beneath(merged, path.as_bytes()) {
             Ok(place) => cover_place(world, place.as_fd(), &shown)?,
             Err(Errno::ENOENT | Errno::ENOTDIR) => {}
             Err(errno) => return Err(failure(errno, Some(&shown), "entering a masked path")),

@@ -142,6 +142,11 @@ fn failure(errno: Errno, path: Option<&AbsPath>, detail: impl Into<String>) -> F
     }
 }
 
+/// The error number of the standard library's errors.
+fn number(error: &std::io::Error) -> Errno {
+    Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))
+}
+
 /// Names the path and the step where a system call failed.
 trait At<T> {
     fn at(self, path: &AbsPath, detail: &str) -> Result<T, Failure>;

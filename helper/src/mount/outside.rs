@@ -10,10 +10,10 @@ use super::mask::{self, Masks};
 use super::source::open_beneath;
 use super::system::new_tmpfs;
 use super::target::{Kind, World, make};
-use super::{At, failure};
+use super::{At, failure, number};
 use crate::sys::mount::{NODEV, NOEXEC, NOSUID, RDONLY, attach, clone_tree, restrict};
 use landbox_shared::event::Failure;
-use landbox_shared::path::{AbsPath, RelPath};
+use landbox_shared::path::AbsPath;
 use landbox_shared::plan::{Op, Plan};
 use landbox_shared::policy::MaskKind;
 use nix::errno::Errno;
@@ -41,7 +41,7 @@ pub(super) fn hide(world: &mut World, masks: &[(&AbsPath, MaskKind)]) -> Result<
             continue;
         }
         // Nothing of the host's appears on a mount of the session's own, and the root is one where it matters.
-        match open_beneath(place.as_fd(), &path) {
+        match open_beneath(place.as_fd(), path.as_bytes()) {
             Ok(place) => mask::cover_place(world, place.as_fd(), target)?,
             Err(Errno::ENOENT | Errno::ENOTDIR) if own => {}
             Err(errno) => return Err(failure(errno, Some(target), "hiding a path below the root")),
@@ -99,7 +99,7 @@ fn cover_with_overlay(world: &mut World, folder: &AbsPath, masks: &Masks) -> Res
 
 fn cover_one_by_one(world: &mut World, folder: &AbsPath, masks: &Masks) -> Result<(), Failure> {
     let place = world.enter(folder, Kind::Folder)?;
-    let missing = masks.keys().any(|path| open_beneath(place.as_fd(), path).is_err());
+    let missing = masks.keys().any(|path| open_beneath(place.as_fd(), path.as_bytes()).is_err());
     if missing {
         return cover_with_mirror(world, folder, place.as_fd(), masks);
     }
@@ -147,7 +147,7 @@ impl<'a> Mirror<'a> {
     ) -> nix::Result<Self> {
         let listed = std::fs::read_dir(format!("/proc/self/fd/{}", folder.as_raw_fd()))
             .and_then(|all| all.map(|entry| Ok(entry?.file_name())).collect::<Result<Vec<_>, _>>())
-            .map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))?;
+            .map_err(|error| number(&error))?;
         let mut entries = Vec::new();
         for name in listed.into_iter().filter(|name| !hidden.contains_key(name.as_bytes())) {
             match copy_entry(folder, &name) {
@@ -166,17 +166,15 @@ impl<'a> Mirror<'a> {
             match entry {
                 Entry::Link(to) => symlinkat(to.as_os_str(), mirror, name.as_os_str())?,
                 Entry::Tree(tree, kind) => {
-                    let name = RelPath::new(name.as_bytes()).map_err(|_| Errno::EINVAL)?;
-                    make(mirror, &name, *kind)?;
-                    attach(tree.as_fd(), open_beneath(mirror, &name)?.as_fd())?;
+                    make(mirror, name.as_bytes(), *kind)?;
+                    attach(tree.as_fd(), open_beneath(mirror, name.as_bytes())?.as_fd())?;
                 }
             }
         }
         for (name, kind) in &self.hidden {
-            let name = RelPath::new(*name).map_err(|_| Errno::EINVAL)?;
             match kind {
-                MaskKind::Dir => make(mirror, &name, Kind::Folder)?,
-                MaskKind::File => make(mirror, &name, Kind::Other)?,
+                MaskKind::Dir => make(mirror, name, Kind::Folder)?,
+                MaskKind::File => make(mirror, name, Kind::Other)?,
                 MaskKind::Missing => {}
             }
         }

@@ -10,7 +10,7 @@ use landbox_shared::plan::{Access, LayerOp, Op, Plan};
 use landbox_shared::policy::{Backend, MaskKind};
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
-use nix::sys::stat::fstat;
+use nix::sys::stat::{fstat, makedev};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
@@ -78,7 +78,8 @@ pub(super) fn open_all<'a>(
         Op::Tmpfs { target, mode, size } => Ok(Ready::Tmpfs(target, *mode, *size)),
         Op::Private { source, target, access } => {
             let path = below(&plan.session_dir, source)?;
-            let fd = open_beneath(folder.as_fd(), source).at(&path, "opening a session's own")?;
+            let fd = open_beneath(folder.as_fd(), source.as_bytes())
+                .at(&path, "opening a session's own")?;
             let tree = copy_mounts(&fd, &path)?;
             Ok(Ready::Bind { tree, target, access: *access, origin: Origin::Session })
         }
@@ -124,8 +125,8 @@ fn open(path: &AbsPath) -> nix::Result<OwnedFd> {
 }
 
 /// Opens a place below a folder, never outside it and through no link; a link at the end is opened itself.
-pub(super) fn open_beneath(folder: BorrowedFd<'_>, path: &RelPath) -> nix::Result<OwnedFd> {
-    openat2(folder, path.as_bytes(), how(ResolveFlag::RESOLVE_BENEATH))
+pub(super) fn open_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> nix::Result<OwnedFd> {
+    openat2(folder, path, how(ResolveFlag::RESOLVE_BENEATH))
 }
 
 /// Copies the mounts at a canonical path of the host.
@@ -146,9 +147,8 @@ fn open_devices(console: Option<&AbsPath>) -> Result<Devices, Failure> {
         let path = fixed(&format!("/dev/{name}"))?;
         let node = copy(&path)?;
         let stat = fstat(&node).at(&path, "reading a device")?;
-        if stat.st_mode & libc::S_IFMT != libc::S_IFCHR
-            || stat.st_rdev != nix::sys::stat::makedev(major, minor)
-        {
+        let kind = stat.st_mode & libc::S_IFMT;
+        if (kind, stat.st_rdev) != (libc::S_IFCHR, makedev(major, minor)) {
             return Err(failure(Errno::ENODEV, Some(&path), "this is not the device of that name"));
         }
         nodes.push((name, node));
@@ -166,14 +166,12 @@ fn open_layer(
         let path = RelPath::new(format!("layers/{}/{name}", layer.id))
             .map_err(|_| failure(Errno::EINVAL, Some(&layer.target), "bad layer name"))?;
         let shown = below(&plan.session_dir, &path)?;
-        let fd = open_beneath(session, &path).at(&shown, "opening a layer's folder")?;
+        let fd = open_beneath(session, path.as_bytes()).at(&shown, "opening a layer's folder")?;
         folder(fd, &shown)
     };
     let lower = open(&layer.target).at(&layer.target, "opening the real folder of a layer")?;
-    let fuse = match layer.backend {
-        Backend::Kernel => None,
-        Backend::Fuse => Some(open_fuse()?),
-    };
+    // Before scratch covers the old `/dev`.
+    let fuse = (layer.backend == Backend::Fuse).then(open_fuse).transpose()?;
     Ok(LayerSource {
         lower: folder(lower, &layer.target)?,
         upper: own("upper".to_owned())?,

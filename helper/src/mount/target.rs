@@ -5,7 +5,7 @@ use super::source::open_beneath;
 use super::{At, failure};
 use crate::sys::mount::{NODEV, NOSUID, RDONLY, attach, restrict};
 use landbox_shared::event::Failure;
-use landbox_shared::path::{AbsPath, RelPath};
+use landbox_shared::path::AbsPath;
 use landbox_shared::plan::Access;
 use nix::errno::Errno;
 use nix::sys::stat::{Mode, SFlag, fstat, mkdirat, mknodat};
@@ -36,7 +36,7 @@ impl Kind {
 /// The kernel's number for the mount that `fd` lies on, as mountinfo lists it.
 pub(super) fn mount_id(fd: BorrowedFd<'_>) -> nix::Result<String> {
     let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd()))
-        .map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))?;
+        .map_err(|error| super::number(&error))?;
     let number = text.lines().find_map(|line| line.strip_prefix("mnt_id:"));
     number.map(|number| number.trim().to_owned()).ok_or(Errno::ENOSYS)
 }
@@ -86,11 +86,8 @@ impl World {
     /// Opens a place in the new tree, following no link.
     pub(super) fn open(&self, path: &AbsPath) -> nix::Result<OwnedFd> {
         match path.as_bytes() {
-            b"/" => self.root.try_clone().map_err(|_| Errno::EMFILE),
-            path => open_beneath(
-                self.root.as_fd(),
-                &RelPath::new(&path[1..]).map_err(|_| Errno::EINVAL)?,
-            ),
+            [b'/', below @ ..] if !below.is_empty() => open_beneath(self.root.as_fd(), below),
+            _ => self.root.try_clone().map_err(|_| Errno::EMFILE),
         }
     }
 
@@ -108,19 +105,17 @@ impl World {
     /// Enters a target, component by component, following no link. What is missing is made on the session's own
     /// mounts alone: anywhere else it would end up in a layer's upper folder or on a real file system.
     pub(super) fn enter(&self, path: &AbsPath, kind: Kind) -> Result<OwnedFd, Failure> {
-        let dup = || self.root.try_clone().map_err(|_| Errno::EMFILE);
-        let mut place = dup().at(path, "entering a mount point")?;
+        let root = self.root.try_clone().map_err(|_| Errno::EMFILE);
+        let mut place = root.at(path, "entering a mount point")?;
         let parts: Vec<&[u8]> =
             path.as_bytes().split(|b| *b == b'/').filter(|part| !part.is_empty()).collect();
-        for (number, part) in parts.iter().enumerate() {
-            let name = RelPath::new(*part)
-                .map_err(|_| failure(Errno::EINVAL, Some(path), "bad mount point"))?;
+        for (number, name) in parts.iter().enumerate() {
             let kind = if number + 1 == parts.len() { kind } else { Kind::Folder };
-            place = match open_beneath(place.as_fd(), &name) {
+            place = match open_beneath(place.as_fd(), name) {
                 Ok(next) => next,
                 Err(Errno::ENOENT) if self.is_own(place.as_fd(), path)? => {
-                    make(place.as_fd(), &name, kind).at(path, "making a mount point")?;
-                    open_beneath(place.as_fd(), &name).at(path, "entering a mount point")?
+                    make(place.as_fd(), name, kind).at(path, "making a mount point")?;
+                    open_beneath(place.as_fd(), name).at(path, "entering a mount point")?
                 }
                 Err(Errno::ENOENT) => {
                     let detail = "there is nothing here to mount on, and making it would change a real \
@@ -130,15 +125,14 @@ impl World {
                 Err(errno) => return Err(failure(errno, Some(path), "entering a mount point")),
             };
         }
-        match (kind, Kind::of(place.as_fd(), path)?) {
-            (Kind::Folder, Kind::Folder) | (Kind::Other, Kind::Other) => Ok(place),
-            (Kind::Folder, Kind::Other) => {
-                Err(failure(Errno::ENOTDIR, Some(path), "a folder cannot be mounted on a file"))
-            }
-            (Kind::Other, Kind::Folder) => {
-                Err(failure(Errno::EISDIR, Some(path), "a file cannot be mounted on a folder"))
-            }
+        if Kind::of(place.as_fd(), path)? == kind {
+            return Ok(place);
         }
+        let (errno, detail) = match kind {
+            Kind::Folder => (Errno::ENOTDIR, "a folder cannot be mounted on a file"),
+            Kind::Other => (Errno::EISDIR, "a file cannot be mounted on a folder"),
+        };
+        Err(failure(errno, Some(path), detail))
     }
 
     /// Attaches a detached tree at a target and records it.
@@ -187,11 +181,9 @@ impl World {
 }
 
 /// Makes an empty object to mount on.
-pub(super) fn make(folder: BorrowedFd<'_>, name: &RelPath, kind: Kind) -> nix::Result<()> {
+pub(super) fn make(folder: BorrowedFd<'_>, name: &[u8], kind: Kind) -> nix::Result<()> {
     match kind {
-        Kind::Folder => mkdirat(folder, name.as_bytes(), Mode::from_bits_truncate(0o755)),
-        Kind::Other => {
-            mknodat(folder, name.as_bytes(), SFlag::S_IFREG, Mode::from_bits_truncate(0o644), 0)
-        }
+        Kind::Folder => mkdirat(folder, name, Mode::from_bits_truncate(0o755)),
+        Kind::Other => mknodat(folder, name, SFlag::S_IFREG, Mode::from_bits_truncate(0o644), 0),
     }
 }
