@@ -1,9 +1,11 @@
 //! Layers, on both back ends.
 
-use super::stage::{Host, Stage, abs, enter, enter_around_a_mount, errno, mount_at, mount_table};
+use super::stage::{
+    Host, Stage, abs, enter, enter_around_a_mount, errno, mount_at, mount_table, rel,
+};
 use landbox_shared::event::Stage as Step;
-use landbox_shared::plan::{Access, Op};
-use landbox_shared::policy::Backend;
+use landbox_shared::plan::{Access, LayerMask, Op};
+use landbox_shared::policy::{Backend, MaskKind};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -97,7 +99,12 @@ fn any_name_a_folder_may_have_can_carry_a_layer() {
             let folder = stage.home.join(id).join(OsStr::from_bytes(name));
             fs::create_dir_all(&folder).unwrap();
             fs::write(folder.join("file"), "real").unwrap();
-            ops.push(Op::Layer(stage.layer(&format!("{id}-{number}"), &folder, backend)));
+            let mut layer = stage.layer(&format!("{id}-{number}"), &folder, backend);
+            fs::write(folder.join(OsStr::from_bytes(name)), "secret").unwrap();
+            layer
+                .masks
+                .push(LayerMask { path: rel(OsStr::from_bytes(name)), kind: MaskKind::File });
+            ops.push(Op::Layer(layer));
         }
     }
     stage.build(ops);
@@ -105,6 +112,7 @@ fn any_name_a_folder_may_have_can_carry_a_layer() {
         for (_, id) in BACKENDS {
             let folder = stage.home.join(id).join(OsStr::from_bytes(name));
             assert_eq!(fs::read(folder.join("file")).unwrap(), b"real");
+            assert_eq!(fs::read(folder.join(OsStr::from_bytes(name))).unwrap(), b"");
             fs::write(folder.join("file"), "session").unwrap();
             assert_eq!(fs::read(folder.join("file")).unwrap(), b"session");
         }

@@ -364,3 +364,30 @@ fn masks_that_follow_each_other_deeper_and_deeper_all_hold() {
         folder.push(format!("level-{depth}"));
     }
 }
+
+#[test]
+fn nothing_can_be_undone_from_a_namespace_inside() {
+    let Some(stage) = enter("masks::nothing_can_be_undone_from_a_namespace_inside") else { return };
+    let outside = stage.home.join("outside");
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("secret"), "text").unwrap();
+    fs::create_dir(stage.project.join(".ssh")).unwrap();
+    let layer = stage.layer("project", &stage.project, Backend::Kernel);
+    let mounted = stage.build([
+        masked(layer, &[(".ssh", MaskKind::Dir)]),
+        hide(&outside.join("secret"), MaskKind::File),
+    ]);
+    // As the task, if it got every capability in a user namespace of its own.
+    for point in &mounted.points {
+        for attempt in ["umount", "umount -l", "mount -o remount,bind,rw,suid,dev"] {
+            let script = format!("{attempt} \"$0\"; test $? -ne 0");
+            let status = std::process::Command::new("unshare")
+                .args(["--user", "--map-root-user", "--mount", "sh", "-c", &script])
+                .arg(point.as_path())
+                .stderr(std::process::Stdio::null())
+                .status()
+                .unwrap();
+            assert!(status.success(), "{attempt} {point}");
+        }
+    }
+}

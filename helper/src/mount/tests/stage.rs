@@ -190,7 +190,7 @@ impl Stage {
     }
 }
 
-/// Does what the monitor does, without namespaces of its own: its place in the tree is kept by a mount namespace.
+/// Does what the monitor does: enters init's mount namespace and takes one of its own from it.
 fn start_fuse(request: FuseRequest) -> Child {
     let FuseRequest { fuse, lowers, upper, work, layer: _ } = request;
     let path = |fd: &OwnedFd| {
@@ -201,8 +201,10 @@ fn start_fuse(request: FuseRequest) -> Child {
     let (upper, work) = (path(&upper), path(&work));
     let options = format!("lowerdir={},upperdir={upper},workdir={work}", lower.join(":"));
     path(&fuse);
-    Command::new("unshare")
-        .args(["--mount", "fuse-overlayfs", "-f", "-o", &options])
+    // Entering a mount namespace leads to its root, which must still be the old one.
+    Command::new("nsenter")
+        .args(["--mount=/proc/self/ns/mnt", "unshare", "--mount"])
+        .args(["fuse-overlayfs", "-f", "-o", &options])
         .arg(format!("/dev/fd/{}", fuse.as_raw_fd()))
         .stdin(Pipe::piped())
         .spawn()
