@@ -61,7 +61,13 @@ impl LayerView {
         let facts = Facts {
             layer,
             masks: masks.clone(),
-            epoch: epoch(&session.state.launches, &layer.id, store.scanned),
+            epoch: match layer.kind {
+                LayerKind::Project | LayerKind::Worktree => {
+                    epoch(&session.state.launches, &layer.id, store.scanned)
+                }
+                // Never landed, only looked at: what is there now is what it is compared with.
+                LayerKind::Home | LayerKind::Mount => Some((i64::MAX, 0)),
+            },
             all_git: layer.kind == LayerKind::Worktree,
         };
         let what = || format!("can't scan the layer {}", layer.id);

@@ -17,6 +17,8 @@ mod rules;
 mod scan;
 pub mod select;
 pub mod sync;
+#[cfg(test)]
+mod testing;
 mod tree;
 
 pub use review::{counts, other_layers};

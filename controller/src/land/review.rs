@@ -123,6 +123,11 @@ impl Review {
         Ok(card)
     }
 
+    #[cfg(test)]
+    pub(crate) fn forget(&mut self, path: &str) {
+        self.view.changeset.changes.retain(|c| c.path.as_bytes() != path.as_bytes());
+    }
+
     /// Writes the selection's landable changes as a patch.
     pub fn write_patch(&self, out: impl Write) -> Result<()> {
         let mut patch = PatchWriter::new(out);

@@ -95,6 +95,30 @@ pub(crate) fn note(old: &Base, new: Option<&Node>, real: Option<&Meta>) -> Optio
     (!euid.is_root() && real.uid != euid.as_raw()).then_some(OTHER_OWNER)
 }
 
+/// Gives back the set-id bits that fuse-overlayfs drops whenever it copies an object up. A file whose content changed has
+/// none in any case: the kernel takes them from whoever writes.
+pub(crate) fn restore_set_id(new: &mut Node, base: &Base, parent: Option<u32>) {
+    match (new, base) {
+        (Node::Dir { mode }, Base::Known(Node::Dir { mode: old })) => *mode |= old & 0o6000,
+        // Made in a folder with the set-group-id bit, a folder has it too.
+        (Node::Dir { mode }, Base::Absent | Base::Known(_)) => {
+            *mode |= parent.unwrap_or(0) & 0o2000;
+        }
+        (
+            Node::File { mode, size, digest },
+            Base::Known(Node::File { mode: old, size: s, digest: d }),
+        ) if (&*size, &*digest) == (s, d) => *mode |= old & 0o6000,
+        (
+            Node::File { .. }
+            | Node::Dir { .. }
+            | Node::Symlink { .. }
+            | Node::Special { .. }
+            | Node::Unreadable { .. },
+            _,
+        ) => {}
+    }
+}
+
 /// Whether an added or deleted folder's mode is worth a line: it is neither the usual one nor that of the folder it
 /// lies in.
 pub(crate) fn mode_matters(mode: u32, parent: Option<u32>) -> bool {

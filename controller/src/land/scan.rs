@@ -8,7 +8,7 @@ use super::rules;
 use super::tree::{self, Meta, Tree, is_absence};
 use crate::overlay::marks::{self, FolderMarks, Mark};
 use landbox_shared::path::RelPath;
-use landbox_shared::policy::LayerPolicy;
+use landbox_shared::policy::{Backend, LayerPolicy};
 use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -324,6 +324,10 @@ impl Scan<'_> {
         };
         let Evaluated { base, state, real: real_meta } =
             self.evaluate(folder, &path, name, upper.filter(|_| new.is_some()), real)?;
+        let mut new = new;
+        if let (Some(new), Backend::Fuse) = (&mut new, self.facts.layer.backend) {
+            rules::restore_set_id(new, &base, folder.new_mode);
+        }
         let in_base = !matches!(base, Base::Absent);
         let in_layer = new.is_some();
         let why = why.or_else(|| rules::note(&base, new.as_ref(), real_meta.as_ref()));
@@ -475,11 +479,17 @@ impl Scan<'_> {
         let (base, stamp, extent) = match (&meta, real) {
             (Some(_), _) | (None, _) if known_absent => (Base::Absent, None, None),
             (Some(meta), Some(dir)) => self.look(folder, path, dir, name, meta)?,
-            // Nothing there. If the layer's object was copied from something, the owner has removed that meanwhile.
+            // Nothing there. If the layer's object may be a copy of what was, and the owner has made or removed names
+            // in the folder since, what was is gone.
             (Some(_) | None, _) => {
-                let copied = match upper {
-                    Some(dir) => self.has_origin(dir, name)?,
-                    None => false,
+                let copied = match (upper, real) {
+                    (Some(dir), Some(real)) => {
+                        let touched = self.facts.epoch.is_none_or(|epoch| {
+                            !tree::meta_of(real).is_ok_and(|m| m.ctime < epoch)
+                        });
+                        touched && self.may_be_copied(path, dir, name)?
+                    }
+                    (Some(_) | None, _) => false,
                 };
                 let base = if folder.trusted && !copied { Base::Absent } else { Base::Unknown };
                 (base, None, None)
@@ -538,7 +548,7 @@ impl Scan<'_> {
         }
     }
 
-    fn has_origin(&self, dir: &OwnedFd, name: &[u8]) -> io::Result<bool> {
+    fn may_be_copied(&self, path: &RelPath, dir: &OwnedFd, name: &[u8]) -> io::Result<bool> {
         let Some(meta) = tree::meta_at(dir, name)? else { return Ok(false) };
         let backend = self.facts.layer.backend;
         let opened = match meta.kind {
@@ -555,7 +565,7 @@ impl Scan<'_> {
             | EntryType::BlockDevice => return Ok(false),
         };
         match opened {
-            Ok(fd) => marks::has_origin(backend, fd),
+            Ok(fd) => marks::may_be_copied(backend, path.as_bytes(), fd),
             // It cannot be read; then it cannot land either.
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Ok(false),
             Err(e) => Err(e),

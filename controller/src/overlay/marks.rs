@@ -86,13 +86,22 @@ pub fn is_without_content(backend: Backend, file: impl AsFd) -> io::Result<bool>
     }
 }
 
-/// Whether an open object was copied from the base rather than made anew.
-pub fn has_origin(backend: Backend, fd: impl AsFd) -> io::Result<bool> {
-    let name = match backend {
-        Backend::Kernel => c"user.overlay.origin",
-        Backend::Fuse => c"user.fuseoverlayfs.origin",
-    };
-    Ok(attribute(fd, name)?.is_some())
+/// Whether an open object, which lies at `path` in its layer, may have been copied from that very path of the base. It
+/// was surely not if it was made anew; fuse-overlayfs also notes from where it copied, the kernel notes nothing that an
+/// ordinary user could read.
+pub fn may_be_copied(backend: Backend, path: &[u8], fd: impl AsFd) -> io::Result<bool> {
+    match backend {
+        Backend::Kernel => Ok(attribute(fd, c"user.overlay.origin")?.is_some()),
+        Backend::Fuse => {
+            let mut value = [0; landbox_shared::limits::PATH_BYTES];
+            match fgetxattr(fd, c"user.fuseoverlayfs.origin", &mut value[..]) {
+                Ok(len) => Ok(value[..len] == *path),
+                Err(Errno::NODATA | Errno::NOTSUP) => Ok(false),
+                Err(Errno::RANGE) => Ok(true),
+                Err(e) => Err(e.into()),
+            }
+        }
+    }
 }
 
 /// An attribute's value, cut off at 64 bytes: the ones that are compared are one byte long.
