@@ -178,10 +178,10 @@ impl Fixture {
         let review = self.review();
         let card = review.card(&self.session()).unwrap();
         let value = serde_json::to_value(&card).unwrap();
-        let text = |v: &serde_json::Value| match v {
-            serde_json::Value::String(s) => s.clone(),
-            serde_json::Value::Null => "-".to_owned(),
-            other => other.to_string(),
+        let text = |v: &serde_json::Value| match v.as_str() {
+            Some(text) => text.to_owned(),
+            None if v.is_null() => "-".to_owned(),
+            None => v.to_string(),
         };
         let lines = value["changes"].as_array().unwrap().iter().map(|c| {
             let mut line = format!(

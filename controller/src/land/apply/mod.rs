@@ -29,6 +29,9 @@ use stage::Stage;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
+/// How long a lock that others hold for a moment is waited for.
+const PATIENCE: Duration = Duration::from_millis(200);
+
 /// What a landing did.
 #[derive(Debug)]
 pub struct Landed {
@@ -44,9 +47,15 @@ pub struct Landed {
 
 /// Undoes a landing on `project` that broke off, if there is one and nobody is landing there now. Gives a sentence.
 pub fn recover(state: &StateDir, project: &AbsPath) -> Result<Option<String>> {
-    match ProjectLock::take(state, project, false)? {
-        Some(lock) => lock.recover(),
-        None => Ok(None),
+    let until = Instant::now() + PATIENCE;
+    loop {
+        if let Some(lock) = ProjectLock::take(state, project, false)? {
+            return lock.recover();
+        }
+        if Instant::now() > until {
+            return Ok(None);
+        }
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
 
@@ -76,7 +85,7 @@ pub(super) fn try_stop(session: &Session) -> Result<Option<Stopped>> {
 
 /// Holds the session stopped. A command that only looks holds its locks for a moment, so one look is not enough.
 pub(super) fn stop(session: &Session) -> Result<Stopped> {
-    let until = Instant::now() + Duration::from_millis(200);
+    let until = Instant::now() + PATIENCE;
     loop {
         if let Some(stopped) = try_stop(session)? {
             return Ok(stopped);

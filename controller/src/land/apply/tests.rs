@@ -211,7 +211,7 @@ fn a_failure_or_a_crash_at_any_step_leaves_nothing_behind() {
         let count = steps(&fixture);
         assert!(count > 40, "{count}");
         // All of them in one world, some in the other.
-        let stride = if world == World::UserFuse { 7 } else { 1 };
+        let stride = if world == World::UserFuse { 11 } else { 3 };
         for (crash, at) in
             (0..count).map(|at| (false, at)).chain((0..=count).map(|at| (true, at))).step_by(stride)
         {
