@@ -24,8 +24,8 @@ pub(super) fn doctor(call: &Invocation, args: DoctorArgs) -> Result<u8> {
             call.ui.status("landbox: installing fuse-overlayfs");
             doctor::install_fuse()?;
             report = doctor::examine();
-        } else {
-            call.ui.status("landbox: nothing that is wrong can be repaired by installing it");
+        } else if report.checks.iter().any(|check| check.fix.is_some()) {
+            call.ui.status("landbox: no missing package; the lines below say what to type");
         }
     }
     if call.ui.json {

@@ -24,6 +24,9 @@ pub(super) fn locate(entry: &Entry, project: &AbsPath, facts: &Facts) -> Result<
     let Some(located) = facts.files.locate(&path) else {
         return refuse("the path is too long or its links lead in a circle");
     };
+    if located.path.as_bytes() == b"/proc" || located.path.as_bytes().starts_with(b"/proc/") {
+        return refuse("a session has a /proc of its own, which is fixed");
+    }
     if located.kind == FileKind::Missing {
         let text = entry.text.as_bytes();
         if text.iter().any(|b| matches!(b, b'*' | b'?' | b'[')) {

@@ -63,12 +63,10 @@ pub fn working_dir(config: &Config, flags: &Flags, facts: &Facts) -> Result<AbsP
 pub(super) fn check_folder(path: &AbsPath, what: &str, is_project: bool) -> Result<()> {
     let bytes = path.as_bytes();
     let below = |top: &[u8]| bytes.strip_prefix(top).is_some_and(|r| r.is_empty() || r[0] == b'/');
-    let kernel = below(b"/proc")
-        || below(b"/sys")
-        || (below(b"/dev") && bytes.strip_prefix(b"/dev/shm/").is_none())
-        || below(crate::host::INSIDE.as_bytes());
+    let kernel = [&b"/proc"[..], b"/sys", b"/dev", crate::host::INSIDE.as_bytes()];
+    let kernel = kernel.into_iter().any(below);
     // Everybody's files; as a home folder they are somebody's choice (some containers set HOME=/tmp).
-    let shared = is_project && matches!(bytes, b"/tmp" | b"/var/tmp" | b"/dev/shm");
+    let shared = is_project && matches!(bytes, b"/tmp" | b"/var/tmp");
     if kernel || shared || SYSTEM.iter().any(|system| bytes == system.as_bytes()) {
         return Err(refuse(format!("{what} can't be {path}: that is a system folder"))
             .hint("go to a folder of your own, or name one: --workdir DIR"));
