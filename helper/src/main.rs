@@ -1,9 +1,102 @@
-//! The privileged half of Landbox: namespaces, mounts and filters from one signed plan.
+//! `landbox-helper`, the privileged half of Landbox. It carries out one signed plan and stays until the session ends.
+//!
+//! The stages, each of which consumes what the one before it made:
+//!
+//! 1. **start** (`start.rs`, `caps.rs`): close what was not given, forget the environment, find out what we are.
+//! 2. **Received** (`receive.rs`): a challenge goes out; one envelope and one exec frame come in, and nothing more.
+//! 3. **Verified** (`verify.rs`, `trust.rs`): an enrolled key signed them for this launch; every operation is judged.
+//! 4. the session's **lock** (`lock.rs`).
+//! 5. **Isolated** (`ns.rs`): user namespace N with all others, init in it, and in T, inside N, what will be the task.
+//! 6. **Mounted** (`mount/`, `fuse.rs`): init builds the new root, operation by operation.
+//! 7. **Networked** (`network.rs`).
+//! 8. **Confined** (`task.rs`, `confine.rs`, `landlock`): the task enters the new root and gives every right up.
+//! 9. the **evidence** (`evidence.rs`): what the kernel says about it now; init and monitor give up their rights, too.
+//! 10. **Released** (`init.rs`): only after the controller's word does the task execute its program.
+//!
+//! Then init reaps (`reap.rs`) and the monitor watches (`monitor.rs`, `watch.rs`) until one of all these processes ends,
+//! which ends the others. There is no other way to the task's first instruction.
+#![deny(unsafe_code)]
 
-// The processes that call this are the next thing to come.
-#[allow(dead_code)]
+mod caps;
+mod channel;
+mod confine;
+mod events;
+mod evidence;
+mod failure;
+mod filter;
+mod fuse;
+mod init;
+mod lock;
+mod monitor;
 mod mount;
-#[allow(dead_code)]
+mod mountinfo;
+mod network;
+mod ns;
+mod reap;
+mod receive;
+mod stage;
+mod start;
+#[allow(unsafe_code)]
 mod sys;
+mod task;
+mod trust;
+mod verify;
+mod watch;
 
-fn main() {}
+use events::Events;
+use landbox_shared::event::{Event, Failure};
+use ns::Isolated;
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args_os().skip(1);
+    match (arguments.next(), arguments.next()) {
+        (None, _) => session(),
+        (Some(argument), None) if argument == "--version" => {
+            say(&mut std::io::stdout(), concat!("landbox-helper ", env!("CARGO_PKG_VERSION")));
+            ExitCode::SUCCESS
+        }
+        (Some(_), _) => {
+            say(&mut std::io::stderr(), "landbox-helper takes no argument but --version.");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn session() -> ExitCode {
+    let Some(inherited) = start::inherit() else {
+        say(
+            &mut std::io::stderr(),
+            "landbox-helper is started by landbox, with an envelope on descriptor 3 and an event socket on 4.",
+        );
+        return ExitCode::from(2);
+    };
+    let (envelope, mut events) = inherited.into_parts();
+    match boundary(envelope, &mut events) {
+        Ok(isolated) => {
+            monitor::stay(isolated, &events);
+            ExitCode::SUCCESS
+        }
+        Err(failure) => {
+            // A controller that is gone can't be told.
+            let _ = events.send(&Event::Failed(failure), &[]);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The stages of this process. Those of init follow in `init::run`.
+fn boundary(envelope: OwnedFd, events: &mut Events) -> Result<Isolated, Failure> {
+    let caller = start::start()?;
+    let received = receive::receive(caller, envelope, events)?;
+    let verified = verify::verify(received)?;
+    let locked = lock::lock(&verified.plan.session_dir, verified.caller.uid)?;
+    ns::isolate(verified, locked, events)
+}
+
+/// Writes a line to whoever started this by hand; `println!` would panic where nobody listens.
+fn say(to: &mut impl Write, line: &str) {
+    let _ = writeln!(to, "{line}");
+}
