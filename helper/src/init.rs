@@ -113,10 +113,9 @@ fn isolate(world: World) -> Result<Isolated, Failure> {
 fn map(task: &Task, verified: &Verified, worlds: Worlds) -> Result<(), Failure> {
     const STAGE: Stage = Stage::Namespaces;
     let caller = &verified.caller;
-    let number = match task.next(STAGE)? {
-        Message::Here(number) => Pid::from_raw(number),
-        other => return Err(task.failure(other)),
-    };
+    let message = task.next(STAGE)?;
+    let Message::Here(number) = message else { return Err(task.failure(message)) };
+    let number = Pid::from_raw(number);
     match (worlds, ns::owner_map(caller.mode)) {
         (Worlds::One, _) => {}
         (Worlds::Two, OwnerMap::Full) => ns::write(number, &ns::full(caller)?, false)?,
@@ -217,10 +216,8 @@ impl Networked {
         let root = stat("/").at(STAGE, b"/", "reading the new root")?;
         let root = Message::Mounted(root.st_dev, root.st_ino);
         task.channel.send(&root).stage(STAGE, "talking to the task")?;
-        let abi = match task.next(STAGE)? {
-            Message::Confined(abi) => abi,
-            other => return Err(task.failure(other)),
-        };
+        let message = task.next(STAGE)?;
+        let Message::Confined(abi) = message else { return Err(task.failure(message)) };
         let proof = evidence::read(task.pid, &verified, &mounts, worlds, abi)?;
         Ok(Confined { _locked, monitor, task, signals, roots: mounts.layer_roots, proof })
     }

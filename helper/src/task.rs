@@ -17,14 +17,15 @@ use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::stat::{Mode, stat, umask};
 use nix::unistd::{chdir, dup2_stderr, dup2_stdin, dup2_stdout, execve, setsid};
-use std::ffi::CString;
+use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 const STAGE: Stage = Stage::Confine;
 /// Where a program is looked up without a `PATH`.
 const DEFAULT_PATH: &[u8] = b"/usr/local/bin:/usr/bin:/bin";
-const SHELL: &std::ffi::CStr = c"/bin/sh";
+const SHELL: &CStr = c"/bin/sh";
 
 /// Goes all the way. The caller is a fresh fork of init.
 pub(crate) fn run(
@@ -159,16 +160,15 @@ impl Prepared {
 
     /// As execvp(3). Comes back only with why not: the first error that says more than "not there".
     fn execute(&self) -> Errno {
+        const NOT_THERE: [Errno; 5] =
+            [Errno::ENOENT, Errno::ENOTDIR, Errno::ESTALE, Errno::ENODEV, Errno::ETIMEDOUT];
         let mut refused = Errno::ENOENT;
         for path in &self.candidates {
-            match self.try_one(path) {
-                Errno::ENOENT
-                | Errno::ENOTDIR
-                | Errno::ESTALE
-                | Errno::ENODEV
-                | Errno::ETIMEDOUT => {}
-                Errno::EACCES => refused = Errno::EACCES,
-                errno => return errno,
+            let errno = self.try_one(path);
+            if errno == Errno::EACCES {
+                refused = errno;
+            } else if !NOT_THERE.contains(&errno) {
+                return errno;
             }
         }
         refused
@@ -196,8 +196,8 @@ fn candidates(name: &[u8], path: &[u8]) -> Vec<Vec<u8>> {
         .map(|folder| {
             // An empty entry is the working folder.
             let folder = if folder.is_empty() { b"." } else { folder };
-            Path::new(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(folder))
-                .join(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(name))
+            Path::new(OsStr::from_bytes(folder))
+                .join(OsStr::from_bytes(name))
                 .into_os_string()
                 .into_encoded_bytes()
         })

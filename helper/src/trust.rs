@@ -18,6 +18,7 @@ use landbox_shared::wire::KeyId;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
 use nix::sys::stat::{FileStat, SFlag, fstat};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
@@ -186,7 +187,7 @@ fn home_in(passwd: &[u8], uid: u32) -> Option<PathBuf> {
     passwd.split(|b| *b == b'\n').find_map(|line| {
         let fields: Vec<&[u8]> = line.split(|b| *b == b':').collect();
         let home = *fields.get(5).filter(|_| fields.get(2) == Some(&uid.as_bytes()))?;
-        Some(PathBuf::from(std::ffi::OsStr::from_bytes(home))).filter(|home| home.is_absolute())
+        Some(PathBuf::from(OsStr::from_bytes(home))).filter(|home| home.is_absolute())
     })
 }
 

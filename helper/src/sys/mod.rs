@@ -4,7 +4,6 @@
 pub(crate) mod fd;
 pub(crate) mod landlock;
 pub(crate) mod mount;
-pub(crate) mod mount;
 pub(crate) mod net;
 pub(crate) mod process;
 pub(crate) mod rights;

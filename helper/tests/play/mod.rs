@@ -1,5 +1,5 @@
 //! Plays the controller for the helper's tests: a session folder, a key, a plan, and the two descriptors.
-#![allow(dead_code)]
+#![allow(dead_code, clippy::unwrap_used, clippy::wildcard_enum_match_arm)]
 
 use command_fds::{CommandFdExt, FdMapping};
 use ed25519_dalek::SigningKey;

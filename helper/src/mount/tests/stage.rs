@@ -31,7 +31,6 @@ pub(super) enum Who {
 
 /// A home, a project in it, and a session's folder, seen by the process that will be init.
 pub(super) struct Stage {
-    pub(super) who: Who,
     pub(super) home: PathBuf,
     pub(super) project: PathBuf,
     pub(super) session: PathBuf,
@@ -41,8 +40,7 @@ pub(super) struct Stage {
 /// Plays the named test: outside it starts the stages and returns nothing; inside it returns the stage.
 pub(super) fn enter(test: &str) -> Option<Stage> {
     if let Some(folder) = std::env::var_os(FOLDER) {
-        let who = if std::env::var(WHO).unwrap() == "root" { Who::Root } else { Who::User };
-        return Some(Stage::new(who, Path::new(&folder)));
+        return Some(Stage::new(Path::new(&folder)));
     }
     if is_root() {
         play(test, Who::Root, false);
@@ -120,7 +118,7 @@ fn play(test: &str, who: Who, around_a_mount: bool) {
 }
 
 impl Stage {
-    fn new(who: Who, folder: &Path) -> Self {
+    fn new(folder: &Path) -> Self {
         let home = folder.join("home");
         let project = home.join("project");
         // Below the home, as in life: the upper lies inside the home layer's lower.
@@ -130,7 +128,7 @@ impl Stage {
             fs::create_dir_all(session.join(private)).unwrap();
         }
         fs::set_permissions(session.join("tmp"), fs::Permissions::from_mode(0o1777)).unwrap();
-        Self { who, home, project, session, fuse_processes: RefCell::default() }
+        Self { home, project, session, fuse_processes: RefCell::default() }
     }
 
     /// A layer over a folder, with its upper and work folders made.
