@@ -69,8 +69,9 @@ fn become_daemon(
     report: BorrowedFd<'_>,
 ) -> Errno {
     let attempt = || -> nix::Result<std::convert::Infallible> {
-        setns(init, CloneFlags::CLONE_NEWUSER)?;
-        // A mount namespace of its own keeps the host's /proc, in which the descriptors are named.
+        // The folders are opened by their paths, which lead to the mask folders in init's mount namespace alone.
+        setns(init, CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS)?;
+        // One of its own, made from it, keeps the host's /proc, in which the descriptors are named.
         unshare(CloneFlags::CLONE_NEWNS)?;
         // After setns, which clears it.
         prctl::set_pdeathsig(Signal::SIGKILL)?;

@@ -9,6 +9,7 @@ use landbox_shared::path::AbsPath;
 use landbox_shared::plan::LayerOp;
 use nix::errno::Errno;
 use nix::sys::stat::fstat;
+use nix::unistd::{getegid, geteuid};
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -135,8 +136,9 @@ fn fuse_mount(device: BorrowedFd<'_>) -> nix::Result<OwnedFd> {
     context.text(c"subtype", "fuse-overlayfs")?;
     context.text(c"fd", device.as_raw_fd().to_string())?;
     context.text(c"rootmode", "40000")?;
-    context.text(c"user_id", "0")?;
-    context.text(c"group_id", "0")?;
+    // Not always 0: on a host that allows one user namespace alone, this one maps the caller to itself.
+    context.text(c"user_id", geteuid().to_string())?;
+    context.text(c"group_id", getegid().to_string())?;
     context.flag(c"allow_other")?;
     context.flag(c"default_permissions")?;
     context.mount(NOSUID | NODEV)
