@@ -5,6 +5,7 @@
 
 mod folder;
 mod key;
+pub mod root;
 
 pub use key::Key;
 
