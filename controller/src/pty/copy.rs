@@ -1,4 +1,4 @@
-//! Output, from the task to the caller: one thread per stream, so that a slow reader holds up nothing else.
+//! Output to anything but a terminal: one thread per stream, so that a slow reader holds up nothing else.
 
 use crate::error::{Context, Result};
 use rustix::event::{PollFd, PollFlags};
@@ -8,7 +8,7 @@ use rustix::pipe::PipeFlags;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Bytes taken at once. A pseudo-terminal hands out at most a page at a time: several are gathered before one write.
+/// Bytes taken at once.
 const BUFFER: usize = 64 << 10;
 /// The thread needs its buffer (on the heap) and a few frames.
 const STACK: usize = 64 << 10;
@@ -28,7 +28,7 @@ struct Progress {
 
 impl Copy {
     /// Starts copying `from` (non-blocking) to `to` until the end of either.
-    pub(super) fn start(from: Arc<OwnedFd>, to: BorrowedFd<'static>) -> Result<Self> {
+    pub(super) fn start(from: OwnedFd, to: BorrowedFd<'static>) -> Result<Self> {
         let what = || "can't start copying output".to_string();
         let (done, ended) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).context(what)?;
         let progress = Arc::new(Progress::default());
@@ -38,7 +38,7 @@ impl Copy {
             .stack_size(STACK)
             .spawn(move || {
                 copy(&from, to, &shared);
-                // First the stream, so that the task meets SIGPIPE or a hang-up; then the word that it is over.
+                // First the stream, so that the task meets SIGPIPE; then the word that it is over.
                 drop(from);
                 drop(ended);
             })
@@ -76,7 +76,7 @@ fn copy(from: &OwnedFd, to: BorrowedFd<'_>, progress: &Progress) {
     }
 }
 
-/// Reads until nothing is left for now, the buffer is full, or the end (EIO is how a pseudo-terminal says it).
+/// Reads until nothing is left for now, the buffer is full, or the end.
 fn gather(from: &OwnedFd, buffer: &mut [u8]) -> (usize, bool) {
     let mut filled = 0;
     while let Some(room) = buffer.get_mut(filled..).filter(|room| !room.is_empty()) {
@@ -151,7 +151,7 @@ mod tests {
         let (task_read, task_write) = pipe();
         let (out_read, out_write) = pipe();
         rustix::fs::fcntl_setfl(&task_read, rustix::fs::OFlags::NONBLOCK).unwrap();
-        let copy = Copy::start(Arc::new(task_read), leak(out_write)).unwrap();
+        let copy = Copy::start(task_read, leak(out_write)).unwrap();
         let sent: Vec<u8> = (0..300_000u32).flat_map(u32::to_le_bytes).collect();
         let expected = sent.clone();
         let writer = std::thread::spawn(move || {
@@ -169,7 +169,7 @@ mod tests {
         let (task_read, task_write) = pipe();
         let (out_read, out_write) = pipe();
         rustix::fs::fcntl_setfl(&task_read, rustix::fs::OFlags::NONBLOCK).unwrap();
-        let copy = Copy::start(Arc::new(task_read), leak(out_write)).unwrap();
+        let copy = Copy::start(task_read, leak(out_write)).unwrap();
         drop(out_read);
         assert!(ends(&copy));
         let failed = std::fs::File::from(task_write).write(b"x").unwrap_err();

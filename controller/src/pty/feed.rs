@@ -1,61 +1,78 @@
-//! Input, from the caller to the task: keys to the terminal, or standard input to a pipe.
+//! One way through the loop: from a descriptor to another without ever waiting. Keys and standard input go in this way,
+//! the terminal's output comes out.
 
 use rustix::event::PollFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use std::sync::Arc;
 
-/// Bytes taken at once.
+/// Bytes taken at once. A pseudo-terminal hands out at most a page at a time: several are gathered before one write.
 const BUFFER: usize = 64 << 10;
 
-/// One way in.
+/// One end of a way.
+#[derive(Clone, Debug)]
+pub(super) enum Side {
+    /// A descriptor of the caller's, which stays open and keeps its settings.
+    Caller(BorrowedFd<'static>),
+    /// A non-blocking one of ours.
+    Ours(Arc<OwnedFd>),
+}
+
+impl AsFd for Side {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Caller(fd) => *fd,
+            Self::Ours(fd) => fd.as_fd(),
+        }
+    }
+}
+
+/// One way. It is over when its source has ended and everything was handed on, or when its sink is gone.
 #[derive(Debug)]
 pub(super) struct Feed {
-    from: BorrowedFd<'static>,
-    /// Non-blocking. `None` once the task or the caller closed its side.
-    to: Option<Arc<OwnedFd>>,
-    buffer: Vec<u8>,
+    from: Side,
+    to: Option<Side>,
+    buffer: Box<[u8]>,
     start: usize,
+    end: usize,
     ended: bool,
+    moved: u64,
 }
 
 impl Feed {
-    pub(super) fn new(from: BorrowedFd<'static>, to: Arc<OwnedFd>) -> Self {
-        Self { from, to: Some(to), buffer: Vec::new(), start: 0, ended: false }
+    pub(super) fn new(from: Side, to: Side) -> Self {
+        let buffer = vec![0; BUFFER].into_boxed_slice();
+        Self { from, to: Some(to), buffer, start: 0, end: 0, ended: false, moved: 0 }
     }
 
     fn is_empty(&self) -> bool {
-        self.start >= self.buffer.len()
+        self.start == self.end
+    }
+
+    /// Whether nothing will come through any more.
+    pub(super) fn is_over(&self) -> bool {
+        self.to.is_none()
+    }
+
+    /// How many bytes came through, and whether the sink is being waited for.
+    pub(super) fn progress(&self) -> (u64, bool) {
+        (self.moved, !self.is_over() && !self.is_empty())
     }
 
     /// The descriptor to wait for, if any: the source while there is nothing to hand on, else the sink.
     pub(super) fn interest(&self) -> Option<(BorrowedFd<'_>, PollFlags)> {
         let to = self.to.as_ref()?;
-        if !self.is_empty() {
-            Some((to.as_fd(), PollFlags::OUT))
-        } else if self.ended {
-            None
+        if self.is_empty() {
+            Some((self.from.as_fd(), PollFlags::IN))
         } else {
-            Some((self.from, PollFlags::IN))
+            Some((to.as_fd(), PollFlags::OUT))
         }
     }
 
     /// Moves what can be moved without waiting. Call it when the descriptor of [`Feed::interest`] is ready.
     pub(super) fn advance(&mut self) {
         if self.is_empty() {
-            self.buffer.resize(BUFFER, 0);
-            self.start = 0;
-            match rustix::io::read(self.from, &mut self.buffer) {
-                Ok(n) => {
-                    self.buffer.truncate(n);
-                    self.ended = n == 0;
-                }
-                Err(Errno::AGAIN | Errno::INTR) => self.buffer.clear(),
-                Err(_) => {
-                    self.buffer.clear();
-                    self.ended = true;
-                }
-            }
+            self.fill();
         }
         self.flush();
         if self.ended && self.is_empty() {
@@ -64,22 +81,39 @@ impl Feed {
         }
     }
 
+    fn fill(&mut self) {
+        (self.start, self.end) = (0, 0);
+        // A descriptor of the caller's may block: one read is what its readiness allows.
+        let once = matches!(self.from, Side::Caller(_));
+        while let Some(room) = self.buffer.get_mut(self.end..).filter(|room| !room.is_empty()) {
+            match rustix::io::read(&self.from, room) {
+                Ok(0) => self.ended = true,
+                Ok(n) => self.end += n,
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => return,
+                // EIO is how a pseudo-terminal says that it has ended.
+                Err(_) => self.ended = true,
+            }
+            if once || self.ended {
+                return;
+            }
+        }
+    }
+
     fn flush(&mut self) {
         while let (Some(to), Some(rest)) =
-            (&self.to, self.buffer.get(self.start..).filter(|rest| !rest.is_empty()))
+            (&self.to, self.buffer.get(self.start..self.end).filter(|rest| !rest.is_empty()))
         {
             match rustix::io::write(to, rest) {
-                Ok(n) => self.start += n,
+                Ok(n) => {
+                    self.start += n;
+                    self.moved += n as u64;
+                }
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return,
                 Err(_) => self.to = None,
             }
         }
-    }
-
-    /// Lets go of the task's side.
-    pub(super) fn close(&mut self) {
-        self.to = None;
     }
 }
 
@@ -99,7 +133,7 @@ mod tests {
         rustix::pipe::fcntl_setpipe_size(&sink, 4096).unwrap();
         write.write_all(&[7; 10_000]).unwrap();
         drop(write);
-        let mut feed = Feed::new(source.as_fd(), Arc::new(sink));
+        let mut feed = Feed::new(Side::Caller(source.as_fd()), Side::Ours(Arc::new(sink)));
         let mut read = std::fs::File::from(read);
         let mut got = 0;
         let mut chunk = [0; 3000];
@@ -113,6 +147,20 @@ mod tests {
             }
         }
         assert_eq!(got, 10_000);
+        assert!(feed.is_over());
         assert_eq!(read.read(&mut chunk).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_sink_that_is_gone_ends_the_way() {
+        let (source, write) =
+            rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).unwrap();
+        let (read, sink) =
+            rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).unwrap();
+        drop(read);
+        rustix::io::write(&write, b"x").unwrap();
+        let mut feed = Feed::new(Side::Ours(Arc::new(source)), Side::Ours(Arc::new(sink)));
+        feed.advance();
+        assert!(feed.is_over());
     }
 }

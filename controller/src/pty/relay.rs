@@ -1,7 +1,8 @@
-//! The loop of a running session: input, signals and events here, output in threads of its own.
+//! The loop of a running session: keys, input, the terminal's output, signals and events. What goes to a pipe or a file
+//! has a thread of its own, since those descriptors are the caller's and may block.
 
 use super::copy::Copy;
-use super::feed::Feed;
+use super::feed::{Feed, Side};
 use super::signals::Signals;
 use super::stdio::Ours;
 use super::terminal::{Restore, Terminal};
@@ -35,6 +36,7 @@ struct Loop<'a> {
     terminal: Option<&'a Terminal>,
     master: Option<Arc<OwnedFd>>,
     keys: Option<Feed>,
+    screen: Option<Feed>,
     stdin: Option<Feed>,
     copies: Vec<Copy>,
     signals: &'a Signals,
@@ -57,21 +59,23 @@ pub fn relay(
     let outside = [rustix::stdio::stdout(), rustix::stdio::stderr()];
     for (read, write) in outputs.into_iter().zip(outside) {
         if let Some(read) = read {
-            copies.push(Copy::start(Arc::new(read), write)?);
+            copies.push(Copy::start(read, write)?);
         }
     }
     let (master, slave) = match pty {
         Some(pty) => (Some(Arc::new(pty.master)), Some(pty.slave)),
         None => (None, None),
     };
-    let mut keys = None;
+    let (mut keys, mut screen) = (None, None);
     if let (Some(master), Some(terminal)) = (&master, terminal) {
-        copies.push(Copy::start(Arc::clone(master), terminal.screen())?);
-        keys = Some(Feed::new(terminal.fd(), Arc::clone(master)));
+        let master = Side::Ours(Arc::clone(master));
+        keys = Some(Feed::new(Side::Caller(terminal.fd()), master.clone()));
+        screen = Some(Feed::new(master, terminal.screen()));
     }
-    let stdin = stdin.map(|fd| Feed::new(rustix::stdio::stdin(), Arc::new(fd)));
+    let stdin =
+        stdin.map(|fd| Feed::new(Side::Caller(rustix::stdio::stdin()), Side::Ours(Arc::new(fd))));
     let mut state =
-        Loop { terminal, master, keys, stdin, copies, signals, init, forward_keys: false };
+        Loop { terminal, master, keys, screen, stdin, copies, signals, init, forward_keys: false };
     state.take_turn();
     events.release()?;
     let end = state.run(&mut events)?;
@@ -93,8 +97,8 @@ impl Loop<'_> {
                 PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN),
             ];
             let keys = self.keys.as_ref().filter(|_| self.forward_keys);
-            let keys_at = keys.and_then(Feed::interest).map(|i| push(&mut fds, i));
-            let stdin_at = self.stdin.as_ref().and_then(Feed::interest).map(|i| push(&mut fds, i));
+            let [keys_at, screen_at, stdin_at] = [keys, self.screen.as_ref(), self.stdin.as_ref()]
+                .map(|feed| feed.and_then(Feed::interest).map(|i| push(&mut fds, i)));
             let copies_at = fds.len();
             for copy in &self.copies {
                 fds.push(PollFd::from_borrowed_fd(copy.done(), PollFlags::IN));
@@ -106,23 +110,21 @@ impl Loop<'_> {
             let ready = |at: usize| fds.get(at).is_some_and(|fd| !fd.revents().is_empty());
             let heard = ready(0);
             let signalled = ready(1);
-            let (keys_ready, stdin_ready) =
-                (keys_at.is_some_and(ready), stdin_at.is_some_and(ready));
+            let [keys_ready, screen_ready, stdin_ready] =
+                [keys_at, screen_at, stdin_at].map(|at| at.is_some_and(ready));
             let ended: Vec<bool> = (copies_at..fds.len()).map(ready).collect();
             drop(fds);
-            if keys_ready && let Some(keys) = &mut self.keys {
-                keys.advance();
-            }
-            if stdin_ready && let Some(stdin) = &mut self.stdin {
-                stdin.advance();
-            }
+            advance(&mut self.keys, keys_ready);
+            advance(&mut self.screen, screen_ready);
+            advance(&mut self.stdin, stdin_ready);
             if signalled {
                 self.handle_signals();
             }
             if limit.is_some() {
                 self.take_turn();
             }
-            self.forget_ended(&ended);
+            self.forget(&ended);
+            self.notice_hangup();
             if heard {
                 match events.receive() {
                     Ok(Received::Event(event, _)) => return Ok(End::Event(event)),
@@ -133,20 +135,27 @@ impl Loop<'_> {
         }
     }
 
-    /// Drops the copies that ended. When the terminal's own is among them, the terminal is gone: letting go of the
-    /// master hangs the task's terminal up too.
-    fn forget_ended(&mut self, ended: &[bool]) {
-        if !ended.contains(&true) {
-            return;
-        }
-        let terminal_gone = self.master.is_some() && ended.last() == Some(&true);
+    fn forget(&mut self, ended: &[bool]) {
         let mut flags = ended.iter();
         self.copies.retain(|_| flags.next() != Some(&true));
-        if terminal_gone {
-            self.master = None;
-            if let Some(keys) = &mut self.keys {
-                keys.close();
+    }
+
+    /// When the caller's terminal is gone, letting go of the master hangs the task's terminal up too.
+    fn notice_hangup(&mut self) {
+        let mut gone = self.screen.as_ref().is_some_and(Feed::is_over);
+        if self.keys.as_ref().is_some_and(Feed::is_over) {
+            self.keys = None;
+            match (&self.master, self.terminal.is_some_and(Terminal::is_shared)) {
+                // A terminal that was left as it is for others turns the end-of-file key into an end of file.
+                (Some(master), true) => {
+                    let _ = rustix::io::write(&**master, b"\x04");
+                }
+                (Some(_), false) => gone = true,
+                (None, _) => {}
             }
+        }
+        if gone {
+            (self.screen, self.keys, self.master) = (None, None, None);
         }
     }
 
@@ -184,38 +193,46 @@ impl Loop<'_> {
     /// Waits until the output has reached the caller: for as long as a slow reader takes, but not for a task's
     /// descriptor that lives on outside the session.
     fn drain(&mut self) {
-        if let Some(keys) = &mut self.keys {
-            keys.close();
-        }
-        if let Some(stdin) = &mut self.stdin {
-            stdin.close();
-        }
-        self.master = None;
+        (self.keys, self.stdin, self.master) = (None, None, None);
         let mut seen = Vec::new();
         let mut since = Instant::now();
-        while !self.copies.is_empty() {
+        while self.screen.is_some() || !self.copies.is_empty() {
             let mut fds = vec![PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN)];
+            let screen = self.screen.as_ref().and_then(Feed::interest);
+            let screen_at = screen.map(|interest| push(&mut fds, interest));
+            let copies_at = fds.len();
             fds.extend(
                 self.copies.iter().map(|c| PollFd::from_borrowed_fd(c.done(), PollFlags::IN)),
             );
             if rustix::event::poll(&mut fds, Some(&TURN)).is_err_and(|e| e != Errno::INTR) {
                 return;
             }
-            let ended: Vec<bool> = fds.iter().skip(1).map(|fd| !fd.revents().is_empty()).collect();
+            let ready = |at: usize| fds.get(at).is_some_and(|fd| !fd.revents().is_empty());
+            let screen_ready = screen_at.is_some_and(ready);
+            let ended: Vec<bool> = (copies_at..fds.len()).map(ready).collect();
             drop(fds);
-            let mut flags = ended.iter();
-            self.copies.retain(|_| flags.next() != Some(&true));
+            advance(&mut self.screen, screen_ready);
+            self.screen = self.screen.take().filter(|screen| !screen.is_over());
+            self.forget(&ended);
             if self.signals.take().into_iter().any(Signals::is_forwarded) {
                 return;
             }
-            let now: Vec<(u64, bool)> = self.copies.iter().map(Copy::progress).collect();
-            if now != seen || now.iter().any(|(_, writing)| *writing) {
+            let copies = self.copies.iter().map(Copy::progress);
+            let now: Vec<(u64, bool)> =
+                copies.chain(self.screen.iter().map(Feed::progress)).collect();
+            if now != seen || now.iter().any(|(_, waiting)| *waiting) {
                 seen = now;
                 since = Instant::now();
             } else if since.elapsed() > SILENCE {
                 return;
             }
         }
+    }
+}
+
+fn advance(feed: &mut Option<Feed>, ready: bool) {
+    if let Some(feed) = feed.as_mut().filter(|_| ready) {
+        feed.advance();
     }
 }
 

@@ -1,10 +1,12 @@
 //! The caller's terminal: raw while the task runs, and as it was on any exit.
 
-use rustix::fd::BorrowedFd;
+use super::feed::Side;
+use rustix::fd::{AsRawFd, BorrowedFd};
+use rustix::fs::{Mode, OFlags};
 use rustix::io;
 use rustix::process::Signal;
 use rustix::termios::{self, LocalModes, OptionalActions, Termios};
-use std::sync::{Mutex, Once};
+use std::sync::{Arc, Mutex, Once};
 
 /// What to put back, for every way this process may end (a panic aborts in release builds, so that no destructor runs).
 static SAVED: Mutex<Option<Termios>> = Mutex::new(None);
@@ -43,10 +45,19 @@ impl Terminal {
         self.fd
     }
 
-    /// Where its output goes: the first of standard output, error and input that is a terminal.
-    pub(super) fn screen(&self) -> BorrowedFd<'static> {
+    /// Where its output goes: the first of standard output, error and input that is a terminal. Opened anew, so that it
+    /// can be non-blocking without being so for everybody who shares the caller's descriptor; where that is not allowed
+    /// (a terminal of another user's), the caller's own.
+    pub(super) fn screen(&self) -> Side {
         let [stdin, stdout, stderr] = stdio();
-        [stdout, stderr, stdin].into_iter().find(|fd| termios::isatty(fd)).unwrap_or(self.fd)
+        let fd = [stdout, stderr, stdin].into_iter().find(|fd| termios::isatty(fd));
+        let fd = fd.unwrap_or(self.fd);
+        let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+        let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        match rustix::fs::open(path, flags, Mode::empty()) {
+            Ok(own) if termios::isatty(&own) => Side::Ours(Arc::new(own)),
+            Ok(_) | Err(_) => Side::Caller(fd),
+        }
     }
 
     /// Whether the terminal is used together with other programs of a pipeline, so that it must be asked again and
