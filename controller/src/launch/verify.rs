@@ -94,7 +94,21 @@ fn mount(op: &Op, mounts: &[MountRecord]) -> Result<(), String> {
             Backend::Fuse => m.fs_type.starts_with("fuse"),
         }),
         Op::Mask { target, kind } => match kind {
-            MaskKind::Dir | MaskKind::File => at(target, &|m| option(m, "ro")),
+            // On the path itself, or by a read-only overlay or copy of a folder above it. (Not of the root: that is
+            // an overlay by itself in every container.)
+            MaskKind::Dir | MaskKind::File => {
+                let holds = |m: &MountRecord| {
+                    let above = matches!(m.fs_type.as_str(), "overlay" | "tmpfs")
+                        && target.is_within(&m.mount_point)
+                        && !m.mount_point.is_root();
+                    option(m, "ro") && (above || m.mount_point == *target)
+                };
+                if mounts.iter().any(holds) {
+                    Ok(())
+                } else {
+                    Err(format!("the mask of {target} is missing"))
+                }
+            }
             // There is nothing to mount on: an overlay over the nearest existing folder holds the name hidden.
             MaskKind::Missing => Ok(()),
         },
@@ -180,6 +194,29 @@ pub(super) mod tests {
     #[test]
     fn evidence_that_fits_the_plan_is_accepted() {
         check(&plan(), &Digest([2; 32]), &evidence()).unwrap();
+    }
+
+    #[test]
+    fn a_mask_is_made_on_its_path_or_by_a_folder_above_it() {
+        let mut plan = plan();
+        plan.ops.push(Op::Mask { target: abs("/srv/a/secret"), kind: MaskKind::Dir });
+        let judged = |point: &str, fs_type: &str, options: &str| {
+            let mut evidence = evidence();
+            evidence.mounts.push(MountRecord {
+                mount_point: abs(point),
+                fs_type: fs_type.into(),
+                options: options.into(),
+                device: "0:2".into(),
+            });
+            check(&plan, &Digest([2; 32]), &evidence).is_ok()
+        };
+        assert!(judged("/srv/a/secret", "tmpfs", "ro,nosuid"));
+        assert!(judged("/srv/a", "overlay", "ro,nosuid"));
+        assert!(judged("/srv", "tmpfs", "ro"));
+        assert!(!judged("/srv/a", "overlay", "rw"));
+        assert!(!judged("/srv/a", "ext4", "ro"));
+        assert!(!judged("/srv/b", "overlay", "ro"));
+        assert!(!judged("/", "overlay", "ro,nosuid"));
     }
 
     #[test]
