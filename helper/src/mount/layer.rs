@@ -3,6 +3,7 @@
 use super::source::LayerSource;
 use super::target::{Kind, World, mount_id};
 use super::{At, FuseRequest, StartFuse, failure, mask, number};
+use crate::mountinfo;
 use crate::sys::mount::{Context, NODEV, NOSUID};
 use landbox_shared::event::{Failure, Stage};
 use landbox_shared::path::AbsPath;
@@ -59,7 +60,7 @@ fn kernel(
                       overlay itself, or the kernel lacks an option)";
         failure(errno, Some(target), format!("{detail} {words}").trim_end())
     })?;
-    world.attach(merged.as_fd(), target, Kind::Folder)?;
+    world.attach(merged.as_fd(), target)?;
     confirm_user_marks(merged.as_fd(), target)?;
     Ok(merged)
 }
@@ -98,16 +99,11 @@ fn confirm_user_marks(merged: BorrowedFd<'_>, target: &AbsPath) -> Result<(), Fa
     let id = mount_id(merged).at(target, "reading the layer's mount number")?;
     let table = std::fs::read("/proc/self/mountinfo").map_err(|error| number(&error));
     let table = table.at(target, "reading the mounts back")?;
-    let options = table
-        .split(|byte| *byte == b'\n')
-        .map(|line| line.split(|byte| *byte == b' '))
-        .find(|fields| fields.clone().next() == Some(id.as_bytes()))
-        .and_then(Iterator::last);
-    let holds = options.is_some_and(|options| {
-        options.split(|byte| *byte == b',').any(|word| word == b"userxattr")
-    });
+    let mounts = mountinfo::parse(&table).unwrap_or_default();
+    let options = mounts.iter().find(|mount| mount.id == id).map(|mount| mount.super_options);
+    let mut words = options.unwrap_or_default().split(|byte| *byte == b',');
     let detail = "the kernel overlay does not keep its marks in user attributes";
-    holds.then_some(()).ok_or(Errno::EOPNOTSUPP).at(target, detail)
+    words.find(|word| *word == b"userxattr").ok_or(Errno::EOPNOTSUPP).at(target, detail).map(drop)
 }
 
 fn with_fuse(
@@ -121,7 +117,9 @@ fn with_fuse(
     let target = &layer.target;
     lowers.push(lower);
     let merged = fuse_mount(device.as_fd()).at(target, "mounting a fuse file system")?;
-    world.attach(merged.as_fd(), target, Kind::Folder)?;
+    // Nothing may be asked of this mount yet, not even what it is.
+    let place = world.enter(target, Kind::Folder)?;
+    world.attach_at(merged.as_fd(), place.as_fd(), target)?;
     start(FuseRequest { fuse: device, lowers, upper, work, layer: layer.id.clone() })?;
     // The program opens its folders by path, which the old root must still lead to; the first answer says it has.
     fstat(&merged).at(target, "fuse-overlayfs ended before it served the layer")?;

@@ -60,14 +60,13 @@ pub(super) fn hide(world: &mut World, masks: &[(&AbsPath, MaskKind)]) -> Result<
 fn nearest_folder(world: &World, target: &AbsPath) -> Result<(AbsPath, OwnedFd), Failure> {
     let mut path = target.clone();
     while let Some(parent) = path.parent() {
-        match world.open(&parent) {
-            Ok(place) => {
-                match fstat(&place).at(&parent, "reading what this is")?.st_mode & libc::S_IFMT {
-                    libc::S_IFDIR => return Ok((parent, place)),
-                    _ => path = parent,
-                }
+        let place = world.open(&parent).and_then(|place| Ok((fstat(&place)?.st_mode, place)));
+        match place {
+            Ok((mode, place)) if mode & libc::S_IFMT == libc::S_IFDIR => {
+                return Ok((parent, place));
             }
-            Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => path = parent,
+            Ok(_) => path = parent,
+            Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP | Errno::EACCES) => path = parent,
             Err(errno) => return Err(failure(errno, Some(&parent), "entering a folder to mask")),
         }
     }

@@ -21,7 +21,7 @@ pub(super) enum Ready<'a> {
     Root(OwnedFd),
     /// A fresh `/proc`.
     Proc,
-    /// A minimal `/dev`.
+    /// A minimal `/dev`: the host's device nodes by name, copied; the terminal's slave is `console`.
     Dev(Devices),
     /// An empty tmpfs: where, mode, size.
     Tmpfs(&'a AbsPath, u32, u64),
@@ -31,15 +31,6 @@ pub(super) enum Ready<'a> {
     Layer(&'a LayerOp, LayerSource),
     /// A mask outside the layers.
     Mask(&'a AbsPath, MaskKind),
-}
-
-/// Detached copies of the host's device nodes.
-#[derive(Debug)]
-pub(super) struct Devices {
-    /// By name.
-    pub nodes: Vec<(&'static str, OwnedFd)>,
-    /// The slave of the session's pseudo-terminal.
-    pub console: Option<OwnedFd>,
 }
 
 /// The folders of a layer.
@@ -54,6 +45,12 @@ pub(super) struct LayerSource {
     /// `/dev/fuse`, for a fuse layer.
     pub fuse: Option<OwnedFd>,
 }
+
+/// Device nodes by name.
+pub(super) type Devices = Vec<(&'static str, OwnedFd)>;
+
+/// Where the terminal's slave shows.
+pub(super) const CONSOLE: &str = "console";
 
 /// Name and device number of what a minimal `/dev` holds.
 const DEVICES: [(&str, u64, u64); 6] = [
@@ -70,7 +67,6 @@ pub(super) fn open_all<'a>(
     plan: &'a Plan,
     session: BorrowedFd<'_>,
 ) -> Result<Vec<Ready<'a>>, Failure> {
-    let folder = open_session(&plan.session_dir, session)?;
     let open = |op: &'a Op| match op {
         Op::Root => copy(&fixed("/")?).map(Ready::Root),
         Op::Proc => Ok(Ready::Proc),
@@ -78,8 +74,8 @@ pub(super) fn open_all<'a>(
         Op::Tmpfs { target, mode, size } => Ok(Ready::Tmpfs(target, *mode, *size)),
         Op::Private { source, target, access } => {
             let path = below(&plan.session_dir, source)?;
-            let fd = open_beneath(folder.as_fd(), source.as_bytes())
-                .at(&path, "opening a session's own")?;
+            let fd =
+                open_beneath(session, source.as_bytes()).at(&path, "opening a session's own")?;
             let tree = copy_mounts(&fd, &path)?;
             Ok(Ready::Bind { tree, target, access: *access, origin: Origin::Session })
         }
@@ -87,24 +83,12 @@ pub(super) fn open_all<'a>(
             let tree = copy(source)?;
             Ok(Ready::Bind { tree, target, access: *access, origin: Origin::Host })
         }
-        Op::Layer(layer) => open_layer(plan, folder.as_fd(), layer)
+        Op::Layer(layer) => open_layer(plan, session, layer)
             .map(|source| Ready::Layer(layer, source))
             .map_err(|failure| Failure { stage: Stage::Layer, ..failure }),
         Op::Mask { target, kind } => Ok(Ready::Mask(target, *kind)),
     };
     plan.ops.iter().map(open).collect()
-}
-
-/// The monitor's descriptor lies in the host's mount namespace, whose mounts cannot be copied here: the folder is
-/// opened again by path, and must be the same one.
-fn open_session(path: &AbsPath, session: BorrowedFd<'_>) -> Result<OwnedFd, Failure> {
-    let fd = open(path).at(path, "opening the session's folder")?;
-    let ours = fstat(&fd).at(path, "reading the session's folder")?;
-    let given = fstat(session).at(path, "reading the session's folder")?;
-    if (ours.st_dev, ours.st_ino) != (given.st_dev, given.st_ino) {
-        return Err(failure(Errno::ESTALE, Some(path), "the session's folder was replaced"));
-    }
-    Ok(fd)
 }
 
 fn below(folder: &AbsPath, rest: &RelPath) -> Result<AbsPath, Failure> {
@@ -153,8 +137,10 @@ fn open_devices(console: Option<&AbsPath>) -> Result<Devices, Failure> {
         }
         nodes.push((name, node));
     }
-    let console = console.map(copy).transpose()?;
-    Ok(Devices { nodes, console })
+    if let Some(path) = console {
+        nodes.push((CONSOLE, copy(path)?));
+    }
+    Ok(nodes)
 }
 
 fn open_layer(

@@ -2,8 +2,8 @@
 
 use super::mask::{make_empties, new_folder};
 use super::outside::Mirror;
-use super::source::Devices;
-use super::target::{Kind, World};
+use super::source::{CONSOLE, Devices};
+use super::target::World;
 use super::{At, failure, misplaced};
 use crate::sys::mount::{Context, NODEV, NOEXEC, NOSUID, RDONLY, attach, clone_tree, restrict};
 use landbox_shared::event::Failure;
@@ -87,7 +87,7 @@ pub(super) fn tmpfs(
     size: u64,
 ) -> Result<(), Failure> {
     let tree = new_tmpfs(mode, Some(size), NOSUID | NODEV).at(target, "making a tmpfs")?;
-    world.attach(tree.as_fd(), target, Kind::Folder)?;
+    world.attach(tree.as_fd(), target)?;
     world.adopt(tree.as_fd(), target)
 }
 
@@ -107,7 +107,7 @@ pub(super) fn proc(world: &mut World) -> Result<(), Failure> {
         };
         failure(errno, Some(&path), detail)
     })?;
-    world.attach(tree.as_fd(), &path, Kind::Folder)?;
+    world.attach(tree.as_fd(), &path)?;
     for name in PROC_READ_ONLY {
         let path = fixed(&format!("/proc/{name}"))?;
         let part = match clone_tree(tree.as_fd(), Path::new(name)) {
@@ -117,8 +117,7 @@ pub(super) fn proc(world: &mut World) -> Result<(), Failure> {
         };
         restrict(part.as_fd(), RDONLY | NOSUID | NODEV | NOEXEC, true)
             .at(&path, "making a part of /proc read-only")?;
-        let kind = Kind::of(part.as_fd(), &path)?;
-        world.attach(part.as_fd(), &path, kind)?;
+        world.attach(part.as_fd(), &path)?;
     }
     Ok(())
 }
@@ -128,23 +127,20 @@ pub(super) fn dev(world: &mut World, devices: Devices) -> Result<(), Failure> {
     let path = fixed("/dev")?;
     let tree =
         new_tmpfs(0o755, Some(1 << 20), NOSUID | NODEV | NOEXEC).at(&path, "making a tmpfs")?;
-    world.attach(tree.as_fd(), &path, Kind::Folder)?;
+    world.attach(tree.as_fd(), &path)?;
     // Nothing of the host's ever appears here.
     world.adopt(tree.as_fd(), &path)?;
     fill(tree.as_fd(), &devices).at(&path, "filling /dev")?;
     let pts = devpts().at(&path, "making a devpts")?;
-    world.attach(pts.as_fd(), &fixed("/dev/pts")?, Kind::Folder)?;
-    for (name, node) in devices.nodes {
-        // Read-only does not hinder writing to a device; it keeps root from changing the host's node.
+    world.attach(pts.as_fd(), &fixed("/dev/pts")?)?;
+    for (name, node) in devices {
         let path = fixed(&format!("/dev/{name}"))?;
-        restrict(node.as_fd(), RDONLY | NOSUID | NOEXEC, false)
+        // Read-only does not hinder writing to a device; it keeps root from changing the host's node. The terminal is
+        // the session's own.
+        let read_only = if name == CONSOLE { 0 } else { RDONLY };
+        restrict(node.as_fd(), read_only | NOSUID | NOEXEC, false)
             .at(&path, "restricting a device")?;
-        world.attach(node.as_fd(), &path, Kind::Other)?;
-    }
-    if let Some(console) = devices.console {
-        let path = fixed("/dev/console")?;
-        restrict(console.as_fd(), NOSUID | NOEXEC, false).at(&path, "restricting the terminal")?;
-        world.attach(console.as_fd(), &path, Kind::Other)?;
+        world.attach(node.as_fd(), &path)?;
     }
     restrict(tree.as_fd(), RDONLY | NOSUID | NODEV | NOEXEC, false)
         .at(&path, "making /dev read-only")
@@ -155,9 +151,8 @@ fn fill(dev: BorrowedFd<'_>, devices: &Devices) -> nix::Result<()> {
     for name in ["pts", "shm"] {
         mkdirat(dev, name, Mode::from_bits_truncate(0o755))?;
     }
-    let console = devices.console.as_ref().map(|_| "console");
-    for name in devices.nodes.iter().map(|(name, _)| *name).chain(console) {
-        mknodat(dev, name, SFlag::S_IFREG, Mode::from_bits_truncate(0o444), 0)?;
+    for (name, _) in devices {
+        mknodat(dev, *name, SFlag::S_IFREG, Mode::from_bits_truncate(0o444), 0)?;
     }
     for (to, name) in DEV_LINKS {
         symlinkat(to, dev, name)?;

@@ -34,11 +34,11 @@ impl Kind {
 }
 
 /// The kernel's number for the mount that `fd` lies on, as mountinfo lists it.
-pub(super) fn mount_id(fd: BorrowedFd<'_>) -> nix::Result<String> {
+pub(super) fn mount_id(fd: BorrowedFd<'_>) -> nix::Result<u32> {
     let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd()))
         .map_err(|error| super::number(&error))?;
     let number = text.lines().find_map(|line| line.strip_prefix("mnt_id:"));
-    number.map(|number| number.trim().to_owned()).ok_or(Errno::ENOSYS)
+    number.and_then(|number| number.trim().parse().ok()).ok_or(Errno::ENOSYS)
 }
 
 /// Where a bound tree comes from.
@@ -56,7 +56,7 @@ pub(super) struct World {
     root: OwnedFd,
     scratch: OwnedFd,
     scratch_folders: usize,
-    own: HashSet<String>,
+    own: HashSet<u32>,
     /// The mount points made so far, in order.
     pub points: Vec<AbsPath>,
 }
@@ -136,13 +136,8 @@ impl World {
     }
 
     /// Attaches a detached tree at a target and records it.
-    pub(super) fn attach(
-        &mut self,
-        tree: BorrowedFd<'_>,
-        path: &AbsPath,
-        kind: Kind,
-    ) -> Result<(), Failure> {
-        let target = self.enter(path, kind)?;
+    pub(super) fn attach(&mut self, tree: BorrowedFd<'_>, path: &AbsPath) -> Result<(), Failure> {
+        let target = self.enter(path, Kind::of(tree, path)?)?;
         self.attach_at(tree, target.as_fd(), path)
     }
 
@@ -171,8 +166,7 @@ impl World {
             Access::ReadWrite => NOSUID | NODEV,
         };
         restrict(tree.as_fd(), attributes, true).at(path, "restricting a mount")?;
-        let kind = Kind::of(tree.as_fd(), path)?;
-        self.attach(tree.as_fd(), path, kind)?;
+        self.attach(tree.as_fd(), path)?;
         match origin {
             Origin::Session => self.adopt(tree.as_fd(), path),
             Origin::Host => Ok(()),

@@ -8,7 +8,7 @@ use landbox_shared::policy::{Backend, MaskKind};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 fn masks_in_a_layer_hold(stage: &Stage, backend: Backend) {
     let secrets = stage.project.join("config/secrets");
@@ -123,6 +123,13 @@ fn a_folder_with_masks_below_can_be_changed_and_removed_like_any_other() {
     assert_eq!(fs::read_dir(stage.project.join("a")).unwrap().count(), 0);
 }
 
+/// Other tests run meanwhile, so the clock on the wall says little.
+fn processor_time() -> Duration {
+    let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_SELF).unwrap();
+    let sum = usage.user_time() + usage.system_time();
+    Duration::from_micros(u64::try_from(sum.tv_sec() * 1_000_000 + sum.tv_usec()).unwrap())
+}
+
 #[test]
 fn three_thousand_missing_masks_are_quick_and_cost_no_mount() {
     let Some(stage) = enter("masks::three_thousand_missing_masks_are_quick_and_cost_no_mount")
@@ -137,9 +144,9 @@ fn three_thousand_missing_masks_are_quick_and_cost_no_mount() {
     let masks: Vec<(&str, MaskKind)> =
         names.iter().map(|name| (name.as_str(), MaskKind::Missing)).collect();
     let layer = stage.layer("project", &stage.project, Backend::Kernel);
-    let before = Instant::now();
+    let before = processor_time();
     let mounted = stage.build([masked(layer, &masks)]);
-    let took = before.elapsed();
+    let took = processor_time() - before;
     assert!(took < Duration::from_millis(300), "{took:?}");
     assert!(mounted.points.len() < 30, "{}", mounted.points.len());
 }
@@ -308,7 +315,16 @@ fn paths_in_a_folder_of_roots_are_masked_for_anybody() {
     let before = fs::metadata("/etc").unwrap();
     let groups = fs::read("/etc/group").unwrap();
     let later = Path::new("/etc/landbox-no-such-secret");
-    stage.build([hide(Path::new("/etc/passwd"), MaskKind::File), hide(later, MaskKind::Missing)]);
+    let closed = Path::new("/var/cache/ldconfig/aux-cache");
+    stage.build([
+        hide(Path::new("/etc/passwd"), MaskKind::File),
+        hide(later, MaskKind::Missing),
+        // Closed to an ordinary user.
+        hide(Path::new("/root/no/such/secret"), MaskKind::Missing),
+        hide(closed, MaskKind::File),
+    ]);
+    assert_ne!(errno(fs::read("/root/no/such/secret")), 0);
+    assert!(fs::read(closed).map_or(true, |bytes| bytes.is_empty()));
     assert_eq!(fs::read("/etc/passwd").unwrap(), b"");
     assert_eq!(fs::read("/etc/group").unwrap(), groups);
     assert_eq!(errno(fs::read(later)), libc::ENOENT);

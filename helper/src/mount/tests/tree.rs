@@ -191,14 +191,3 @@ fn a_source_is_never_opened_through_a_link() {
     ops.push(bind(&link.join("passwd"), Access::ReadOnly));
     assert_eq!(stage.try_build(ops).unwrap_err().errno, libc::ELOOP);
 }
-
-#[test]
-fn the_session_folder_must_be_the_one_that_was_locked() {
-    let Some(stage) = enter("tree::the_session_folder_must_be_the_one_that_was_locked") else {
-        return;
-    };
-    let other = fs::File::open(&stage.home).unwrap();
-    let plan = stage.plan(stage.basics());
-    let failure = super::super::build(&plan, std::os::fd::AsFd::as_fd(&other), &mut |_| Ok(()));
-    assert_eq!(failure.unwrap_err().errno, libc::ESTALE);
-}
