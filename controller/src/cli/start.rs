@@ -10,7 +10,7 @@ use crate::overlay::prepare;
 use crate::plan;
 use crate::pty::signals::Signals;
 use crate::pty::{self, End, Made, Stdio, Terminal};
-use crate::seal::{Key, root};
+use crate::seal::Key;
 use crate::session;
 use crate::session::document::{Document, Findings};
 use crate::session::model::{Boundary, Launch, Phase};
@@ -40,10 +40,7 @@ pub(super) struct Starter<'a> {
 impl<'a> Starter<'a> {
     /// Gathers it. Signals are caught from here on, so that nothing half made is left behind.
     pub(super) fn new(call: &'a Invocation, facts: Facts, state: StateDir) -> Result<Self> {
-        let key = Key::load(facts.config_dir.as_path())?;
-        if let Some(trusted) = root::trusted_dir()? {
-            key.enrol(&trusted)?;
-        }
+        let key = Key::load(facts.key_dir.as_path())?;
         let helper = host::helper()?;
         let signals = Signals::install()?;
         Ok(Self { call, facts, state, signals, key, helper, warned: RefCell::default() })

@@ -5,6 +5,7 @@
 pub mod files;
 mod launch;
 pub mod mounts;
+mod root;
 pub mod run;
 pub mod sockets;
 pub mod ssh;
@@ -45,6 +46,9 @@ pub struct Facts {
     pub state_dir: AbsPath,
     /// `$XDG_CONFIG_HOME/landbox`, canonical as far as it exists.
     pub config_dir: AbsPath,
+    /// The folder of the signing key and of `trusted.d`: [`Facts::config_dir`], but for root the one below the home folder
+    /// that `/etc/passwd` names.
+    pub key_dir: AbsPath,
     /// This program.
     pub exe: AbsPath,
     /// Whether layers in the state folder can be written by the kernel's overlay.
@@ -65,6 +69,10 @@ impl Facts {
         let cwd = existing_dir(&files, &cwd, "the current folder")?;
         let state_dir = canonical(&files, &StateDir::locate(&home_spelled), "the state folder")?;
         let config_dir = canonical(&files, &config_dir(&home_spelled), "the configuration folder")?;
+        let key_dir = match root::config_dir()? {
+            Some(dir) => canonical(&files, &dir, "the folder of the signing key")?,
+            None => config_dir.clone(),
+        };
         let exe = std::env::current_exe().context(|| "can't find this program".into())?;
         let exe = canonical(&files, &exe, "this program")?;
         let upper = storage::upper_support(&files, &state_dir);
@@ -78,6 +86,7 @@ impl Facts {
             mounts: mounts::parse(&read("/proc/self/mountinfo")?),
             state_dir,
             config_dir,
+            key_dir,
             exe,
             upper,
             fuse: storage::fuse(),

@@ -37,7 +37,7 @@ pub(super) fn decide(
         masks.extend(of(&located, project, &facts.home));
     }
     // Landbox's own, after the owner's: that they are there is not for the owner to choose.
-    for own in [&facts.state_dir, &facts.config_dir] {
+    for own in [&facts.state_dir, &facts.config_dir, &facts.key_dir] {
         if project.is_within(own) || facts.home.is_within(own) {
             return Err(super::refuse(format!(
                 "{project} or your home folder lies inside Landbox's own folder {own}, which is always hidden"

@@ -29,6 +29,7 @@ impl Machine {
             mounts: vec![mount("/", "ext4")],
             state_dir: abs("h/.local/state/landbox"),
             config_dir: abs("h/.config/landbox"),
+            key_dir: abs("h/.config/landbox"),
             exe: AbsPath::new("/usr/bin/landbox").unwrap(),
             upper: UpperSupport::Yes,
             fuse: Fuse::Yes,

@@ -62,7 +62,7 @@ impl Key {
 
     /// Puts the public half where the helper looks for it. Checked at every launch, because a crash between making the
     /// key and enrolling it must not leave a key that nobody trusts.
-    pub fn enrol(&self, trusted: &Path) -> Result<()> {
+    fn enrol(&self, trusted: &Path) -> Result<()> {
         own_folder(trusted, OTHERS)?;
         let path = trusted.join(format!("{}.pub", self.id()));
         let mut line = String::new();

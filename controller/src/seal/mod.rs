@@ -5,7 +5,6 @@
 
 mod folder;
 mod key;
-pub mod root;
 
 pub use key::Key;
 

@@ -139,7 +139,7 @@ enum Entry {
 }
 
 impl<'a> Mirror<'a> {
-    /// Copies the mounts of everything in a folder but what is hidden, read-only.
+    /// Copies the mounts of everything in a folder but what is hidden, each with the access it has.
     pub(super) fn of(
         folder: BorrowedFd<'_>,
         hidden: BTreeMap<&'a [u8], MaskKind>,
@@ -189,7 +189,8 @@ fn copy_entry(folder: BorrowedFd<'_>, name: &OsStr) -> nix::Result<Entry> {
         _ => Kind::Other,
     };
     let tree = clone_tree(folder, Path::new(name))?;
-    restrict(tree.as_fd(), RDONLY | NOSUID | NODEV, true)?;
+    // The host's mounts are read-only already; a layer or a bind of the session's own among them stays writable.
+    restrict(tree.as_fd(), NOSUID | NODEV, true)?;
     Ok(Entry::Tree(tree, kind))
 }
 

@@ -1,14 +1,14 @@
-//! Where root's keys are trusted. The helper believes no environment when root calls, so it does not look below a home
-//! that `HOME` or `XDG_CONFIG_HOME` names, but below the one of `/etc/passwd`.
+//! Where root's keys lie. The helper believes no environment when root calls, so it does not look below a home that
+//! `HOME` or `XDG_CONFIG_HOME` names, but below the one of `/etc/passwd`.
 
 use crate::error::{Context, Result};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The folder the helper reads when root calls; `None` for anybody else, and for root of a user namespace, who is an
-/// ordinary user to the host.
-pub fn trusted_dir() -> Result<Option<PathBuf>> {
+/// Landbox's folder below the configuration folder that the helper reads when root calls; `None` for anybody else, and
+/// for root of a user namespace, who is an ordinary user to the host.
+pub(super) fn config_dir() -> Result<Option<PathBuf>> {
     if !rustix::process::geteuid().is_root() {
         return Ok(None);
     }
@@ -16,7 +16,7 @@ pub fn trusted_dir() -> Result<Option<PathBuf>> {
     if !is_initial(&read("/proc/self/uid_map")?) {
         return Ok(None);
     }
-    Ok(home_of_root(&read("/etc/passwd")?).map(|home| home.join(".config/landbox/trusted.d")))
+    Ok(home_of_root(&read("/etc/passwd")?).map(|home| home.join(".config/landbox")))
 }
 
 fn is_initial(map: &[u8]) -> bool {
