@@ -88,6 +88,18 @@ pub struct Invocation {
     pub config: Option<PathBuf>,
 }
 
+/// Whether the first word that is neither a flag nor a flag's value is `run` or `resume`.
+fn names_a_run(mut words: impl Iterator<Item = std::ffi::OsString>) -> bool {
+    while let Some(word) = words.next() {
+        if word == "--config" || word == "--color" {
+            words.next();
+        } else if !word.as_encoded_bytes().starts_with(b"-") {
+            return word == "run" || word == "resume";
+        }
+    }
+    false
+}
+
 /// Runs the command that was typed and gives its exit code.
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -95,7 +107,7 @@ pub fn main() -> ExitCode {
         Err(error) => {
             // 125 where Landbox itself failed on the way to a CLI; clap prints help and version through here too.
             let _ = error.print();
-            let runs = std::env::args_os().nth(1).is_some_and(|a| a == "run" || a == "resume");
+            let runs = names_a_run(std::env::args_os().skip(1));
             return ExitCode::from(if !error.use_stderr() {
                 0
             } else if runs {
@@ -126,5 +138,19 @@ pub fn main() -> ExitCode {
             call.ui.failure(&failure);
             ExitCode::from(failed.unwrap_or_else(|| failure.kind.exit_code()))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn usage_errors_of_run_are_known_behind_global_flags() {
+        let runs = |line: &str| names_a_run(line.split(' ').map(Into::into));
+        assert!(runs("run --bogus"));
+        assert!(runs("-q --config run resume --bogus"));
+        assert!(!runs("ls --bogus run"));
+        assert!(!runs("--bogus"));
     }
 }

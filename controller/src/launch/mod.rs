@@ -302,7 +302,9 @@ pub fn explain(failure: &event::Failure) -> Failure {
     }
     let hint = match failure.stage {
         Stage::Lock => "another launch holds the session; landbox ls shows it",
-        Stage::Layer => "try --overlay fuse; landbox doctor says what this machine lacks",
+        Stage::Layer => {
+            "landbox doctor says what this machine lacks; --overlay kernel or fuse chooses one back end"
+        }
         Stage::Start
         | Stage::Receive
         | Stage::Verify

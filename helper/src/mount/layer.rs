@@ -137,7 +137,18 @@ fn fuse_mount(device: BorrowedFd<'_>) -> nix::Result<OwnedFd> {
     // Not always 0: on a host that allows one user namespace alone, this one maps the caller to itself.
     context.text(c"user_id", geteuid().to_string())?;
     context.text(c"group_id", getegid().to_string())?;
-    context.flag(c"allow_other")?;
+    // Where other ids exist inside, they may enter. Elsewhere the flag would shut the caller out: with it the kernel asks
+    // who is asking to live in this user namespace, without it, to have the caller's ids.
+    if maps_other_ids() {
+        context.flag(c"allow_other")?;
+    }
     context.flag(c"default_permissions")?;
     context.mount(NOSUID | NODEV)
+}
+
+/// Whether this user namespace maps more than one id.
+fn maps_other_ids() -> bool {
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let mut counts = map.lines().filter_map(|line| line.split_whitespace().last());
+    counts.next() != Some("1") || counts.next().is_some()
 }
