@@ -2,7 +2,7 @@
 
 use super::files::{self, Kind};
 use super::run::{self, Shown, is_in_run};
-use super::{Facts, Mount, read, sockets, ssh, storage};
+use super::{Facts, Mount, is_below, read, sockets, ssh, storage};
 use crate::error::Result;
 use landbox_shared::path::AbsPath;
 use landbox_shared::policy::Policy;
@@ -100,11 +100,7 @@ fn leads_inside(facts: &Facts, text: &std::ffi::OsStr, wanted: &AbsPath) -> bool
 
 /// Whether the host's `path` is replaced by a private folder inside.
 pub fn is_private(path: &AbsPath) -> bool {
-    PRIVATE.iter().any(|private| {
-        path.as_bytes()
-            .strip_prefix(private.as_bytes())
-            .is_some_and(|r| r.is_empty() || r[0] == b'/')
-    })
+    PRIVATE.iter().any(|private| is_below(path, private))
 }
 
 fn reachable_sockets(facts: &Facts) -> Result<Vec<AbsPath>> {

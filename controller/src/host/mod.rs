@@ -10,12 +10,14 @@ pub mod run;
 pub mod sockets;
 pub mod ssh;
 pub mod storage;
+mod system;
 
 pub use files::{Files, Kind, Located};
 pub use launch::{LaunchView, PRIVATE, is_private};
 pub use mounts::Mount;
 pub use run::Shown;
 pub use storage::{Fuse, UpperSupport};
+pub use system::{is_below, is_system};
 
 use crate::error::{Context, Failure, Kind as FailureKind, Result};
 use crate::session::store::{StateDir, show};
@@ -65,6 +67,14 @@ impl Facts {
         let files = Files::default();
         let home_spelled = home()?;
         let home = existing_dir(&files, &home_spelled, "your home folder")?;
+        // Before anything is made in it.
+        if is_system(&home) {
+            return Err(Failure::new(
+                FailureKind::Usage,
+                format!("your home folder can't be {home}: that is a system folder"),
+            )
+            .hint("set HOME to your home folder: export HOME=~"));
+        }
         let cwd = std::env::current_dir().context(|| "can't find the current folder".into())?;
         let cwd = existing_dir(&files, &cwd, "the current folder")?;
         let state_dir = canonical(&files, &StateDir::locate(&home_spelled), "the state folder")?;

@@ -101,7 +101,7 @@ pub fn folders(
     let mut found = Vec::new();
     for folder in entries.chain(programs.into_iter().filter_map(|p| p.parent())) {
         // A session's own folder is made by the plan.
-        if !folder.as_bytes().starts_with(super::INSIDE.as_bytes())
+        if !super::is_below(&folder, super::INSIDE)
             && !found.contains(&folder)
             && files.locate(folder.as_path()).is_some_and(|l| l.kind == Kind::Dir)
             && !shown_again(files, folder.as_path()).is_empty()

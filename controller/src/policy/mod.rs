@@ -60,8 +60,7 @@ pub fn resolve(
 ) -> Result<Resolved> {
     let mut warnings = Vec::new();
     let project = project::working_dir(config, flags, facts)?;
-    project::check_folder(&project, "the project", true)?;
-    project::check_folder(&facts.home, "your home folder", false)?;
+    project::check(&project)?;
     let network = network(config, flags)?;
     let overlay = overlay(config, flags)?;
 

@@ -1,0 +1,80 @@
+//! Mistakes in `bots.json`, in flags and in the environment.
+#![allow(clippy::unwrap_used)] // tests
+
+use landbox_tests::Place;
+use landbox_tests::world::World;
+use std::path::PathBuf;
+
+#[test]
+fn configuration_errors_stop_the_start_and_say_where() {
+    let place = Place::new(World::USUAL);
+    let bots = place.home.join(".config/landbox/bots.json");
+    place.write(&bots, "[\n  // two mistakes\n  {\"name\": \"b\", \"command\": \"true\",\n   \"sandboxHidePath\": [],\n   \"sandbox\": 1},\n]\n");
+    let out = place.landbox(["run", "--bot", "b"]).output().expect(125);
+    assert!(
+        out.errors().contains("bots.json:4: unknown key \"sandboxHidePath\""),
+        "{}",
+        out.errors()
+    );
+    assert!(out.errors().contains("bots.json:5: \"sandbox\" must be"), "{}", out.errors());
+    for args in [
+        &["run", "--bot", "c"][..],
+        &["run", "--config", "nowhere.json", "--bot", "b"],
+        &["run", "--config", "nowhere.json", "--", "true"],
+        &["run", "--hide", "", "--", "true"],
+        &["run", "--hide", "~", "--", "true"],
+        &["run", "--hide", "~other/.ssh", "--", "true"],
+        &["run", "--hide", "$HOME/.ssh", "--", "true"],
+        &["run", "--hide", "**/.env", "--", "true"],
+        &["run", "--auth", "~", "--", "true"],
+        &["run", "--network", "policy.json", "--", "true"],
+        &["run", "--workdir", "/usr", "--", "true"],
+        &["run"],
+    ] {
+        let out = place.landbox(args).output().expect(125);
+        assert!(out.errors().contains("landbox: error: "), "{args:?}: {}", out.errors());
+    }
+    for home in ["", "relative", "/", "/nowhere/at/all"] {
+        let out = place.landbox(["run", "--", "true"]).env("HOME", home).output().expect(125);
+        assert!(out.errors().to_lowercase().contains("home"), "{home}: {}", out.errors());
+    }
+    assert_eq!(place.sessions(), [] as [PathBuf; 0]);
+}
+
+#[test]
+fn a_bot_decides_command_folder_environment_and_rules() {
+    let place = Place::new(World::USUAL);
+    place.mkdir(place.home.join("work"));
+    place.write(
+        place.home.join(".config/landbox/bots.json"),
+        r#"[
+  {
+    "name": "oncall-bot", "larkAppId": "x",
+    "command": "sh -c 'pwd; echo $MODEL $DEBUG; cat ~/.ssh/*; echo new > ~/.profile || echo refused'",
+    "workingDir": "~/work",
+    "env": {"MODEL": "large", "DEBUG": 1},
+    "sandbox": "oncall",
+    "sandboxHidePaths": ["~/.ssh"],
+    "sandboxReadonlyPaths": ["~/.profile"],
+  },
+  {"name": "bare", "command": ["sh", "-c", "echo real > bare.txt"], "sandbox": false},
+]"#,
+    );
+    let out = place.landbox(["run", "--bot", "oncall-bot"]).output();
+    assert_eq!(
+        out.text(),
+        format!("{}\nlarge 1\nrefused\n", place.home.join("work").display()),
+        "{}",
+        out.errors()
+    );
+    // What was typed after -- replaces the command, not the rules.
+    let typed = place.landbox(["run", "--bot", "oncall-bot", "--", "ls", "-A", ".."]).output().ok();
+    assert!(typed.text().contains(".ssh"), "{}", typed.text());
+    let bare = place.landbox(["run", "--bot", "bare"]).output().ok();
+    assert!(
+        bare.errors().contains("not isolated") || bare.errors().contains("sandbox"),
+        "{}",
+        bare.errors()
+    );
+    assert_eq!(std::fs::read_to_string(place.project.join("bare.txt")).unwrap(), "real\n");
+}

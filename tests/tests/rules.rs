@@ -1,0 +1,279 @@
+//! What a session may see and change: hidden, read-only and shared paths, layers and their places, name resolution.
+#![allow(clippy::unwrap_used)] // tests
+
+use landbox_tests::snapshot::{Depth, Snapshot};
+use landbox_tests::world::{Who, is_root};
+use landbox_tests::{Place, worlds};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn text(path: impl AsRef<Path>) -> String {
+    path.as_ref().to_str().unwrap().to_owned()
+}
+
+fn read(path: impl AsRef<Path>) -> String {
+    std::fs::read_to_string(path).unwrap()
+}
+
+/// Lines of a session's stdout that runs `script` with `options`.
+fn said(place: &Place, options: &[&str], script: &str) -> Vec<String> {
+    let out = place.session(options, ["sh", "-c", script]).output().ok();
+    out.text().lines().map(str::to_owned).collect()
+}
+
+/// Lets Landbox make its state and key, which are its own and no change of a session's.
+fn settle(place: &Place) {
+    place.sh("true").output().ok();
+}
+
+worlds! {
+    [user_kernel, user_fuse, root_kernel] fn hidden_paths_show_as_empty_by_every_name(world) {
+        let place = Place::new(world);
+        place.write(place.home.join("dots/netrc"), "token\n");
+        place.symlink(place.home.join("dots/netrc"), place.home.join(".netrc"));
+        let hidden = ["--hide", "~/.ssh", "--hide", "~/.netrc", "--hide", "src/main.py"];
+        let script = "ls -A ~/.ssh; cat ~/.netrc ~/dots/netrc src/main.py link; echo end; \
+                      echo x > ~/.ssh/new || echo refused; echo x > src/main.py || echo refused";
+        assert_eq!(said(&place, &hidden, script), ["end", "refused", "refused"]);
+        assert_eq!(place.changes(), []);
+    }
+
+    [user_kernel, user_fuse, root_kernel] fn a_missing_path_stays_hidden_when_it_appears_and_leaves_no_stub(world) {
+        let place = Place::new(world);
+        let options =
+            ["--hide", ".env", "--hide", "~/.config/secret", "--hide", "/etc/landbox-test-nothing"];
+        let script = "mkdir -p ~/.config/secret && echo mine > ~/.config/secret/x; echo ready; read go; \
+                      cat .env; ls -A . | tr '\\n' ' '; ls /etc/landbox-test-nothing";
+        settle(&place);
+        let before = Snapshot::take(&[&place.home], &[place.state()], Depth::Content);
+        let mut live = place.session(options, ["sh", "-c", script]).stdin_open().start();
+        // The session is up once its folder exists and its helper holds the lock; a second is plenty.
+        std::thread::sleep(std::time::Duration::from_secs(1));
+        before.same_as(&Snapshot::take(&[&place.home], &[place.state()], Depth::Content));
+        place.write(place.project.join(".env"), "TOKEN\n");
+        live.write(b"go\n");
+        let out = live.wait();
+        assert!(out.text().contains("ready"), "{} {}", out.text(), out.errors());
+        assert!(!out.text().contains("TOKEN") && !out.text().contains(".env"), "{}", out.text());
+        assert_eq!(read(place.project.join(".env")), "TOKEN\n");
+        assert!(!place.home.join(".config/secret").exists());
+        assert!(!Path::new("/etc/landbox-test-nothing").exists());
+        assert_eq!(place.changes(), []);
+    }
+
+    [user_kernel, user_fuse] fn a_rule_on_a_link_holds_for_its_target_and_never_stops_the_start(world) {
+        let place = Place::new(world);
+        place.mkdir(place.home.join("dots/agents"));
+        place.symlink(place.home.join("dots/bashrc"), place.home.join(".bashrc"));
+        place.symlink(place.home.join("dots/agents"), place.project.join(".agents"));
+        place.symlink("/usr/share/common-licenses/GPL-3", place.home.join(".license"));
+        let rules =
+            ["--read-only", "~/.bashrc", "--read-only", "~/.license", "--read-only", ".agents"];
+        let script = "echo ok; echo x > .agents/a || echo refused; \
+                      rm .agents && mkdir .agents && echo y > .agents/a && cat .agents/a";
+        assert_eq!(said(&place, &rules, script), ["ok", "refused", "y"]);
+        // Replacing the link is a change of the project, and shows.
+        assert!(place.changes().iter().any(|(path, _)| path.starts_with(".agents")));
+        assert!(!place.home.join("dots/agents/a").exists());
+    }
+
+    [user_kernel, user_fuse, root_kernel] fn masks_win_and_then_the_deepest_rule_whatever_the_order(world) {
+        let place = Place::new(world);
+        for file in ["other/file", "ref/file", "ref/tokens/t", "ref/tokens/fixed/f"] {
+            place.write(place.outside.join(file), "real\n");
+        }
+        let path = |p: &str| text(place.outside.join(p));
+        let rules = [
+            ("--auth", path("ref/tokens")),
+            ("--hide", path("other")),
+            ("--read-only", path("ref/tokens/fixed")),
+            ("--read-only", path("ref")),
+        ];
+        let script = format!(
+            "cd {}; ls other; cat ref/file; echo new > ref/file || echo refused; echo new > ref/tokens/t; \
+             echo new > ref/tokens/fixed/f || echo refused",
+            text(&place.outside)
+        );
+        for turn in 0..2 {
+            place.write(place.outside.join("ref/tokens/t"), "real\n");
+            let mut options: Vec<&str> = rules.iter().flat_map(|(k, v)| [*k, v.as_str()]).collect();
+            if turn == 1 {
+                options = rules.iter().rev().flat_map(|(k, v)| [*k, v.as_str()]).collect();
+            }
+            assert_eq!(said(&place, &options, &script), ["real", "refused", "refused"]);
+            assert_eq!(read(place.outside.join("ref/tokens/t")), "new\n");
+            assert_eq!(read(place.outside.join("ref/file")), "real\n");
+        }
+        // A mask above a rule that would open it again.
+        let (hide, auth) = (path("ref"), path("ref/tokens"));
+        let out = place.session(["--hide", &hide, "--auth", &auth], ["ls", "-A", &hide]).output().ok();
+        assert_eq!(out.text(), "");
+        assert!(out.errors().contains("which wins"), "{}", out.errors());
+    }
+
+    [user_kernel, user_fuse, root_kernel] fn any_name_of_a_project_works(world) {
+        let place = Place::new(world);
+        for name in [&b"a b"[..], b"co:lo,n", b"back\\slash\\", b"[x]*?", b"new\nline", b"\xff\xfe", b"-x", b"%s$HOME'\""] {
+            let project = place.home.join(OsStr::from_bytes(name));
+            place.write(project.join("kept"), "x\n");
+            place.write(project.join("secret"), "x\n");
+            let script = "echo y > kept; cat secret; echo z > new; cat kept new";
+            let out = place.session(["--hide", "secret"], ["sh", "-c", script]).cwd(&project).output().ok();
+            assert_eq!(out.text(), "y\nz\n", "{name:?}");
+            assert_eq!(read(project.join("kept")), "x\n");
+            assert!(!project.join("new").exists());
+        }
+    }
+
+    [user_kernel, user_fuse, root_kernel] fn a_home_reached_by_a_link_is_one_home(world) {
+        let mut place = Place::new(world);
+        let link = place.root().join("link-home");
+        place.symlink(&place.home, &link);
+        let real = place.home.clone();
+        place.home = link.clone();
+        let script = format!(
+            "pwd -P; echo $HOME; echo a > a; cd {}/project && cat a; cd {}/project && echo b > b; cat ~/.ssh/id_ed25519",
+            text(&link), text(&real)
+        );
+        let out = place
+            .session(["--hide", &text(link.join(".ssh"))], ["sh", "-c", &script])
+            .cwd(link.join("project"))
+            .output();
+        assert_eq!(out.text(), format!("{}\n{}\na\n", text(real.join("project")), text(&link)));
+        assert!(!real.join("project/a").exists() && !real.join("project/b").exists());
+        place.home = real;
+        let changes: Vec<_> = place.changes().into_iter().map(|(path, _)| path).collect();
+        assert_eq!(changes, ["a", "b"]);
+    }
+
+    [user_kernel, user_fuse, root_kernel] fn project_and_home_may_lie_in_each_other_or_apart(world) {
+        let place = Place::new(world);
+        let script = "echo x > ./new && echo x > ~/new-in-home && cat ./new ~/new-in-home";
+        settle(&place);
+        for project in [place.home.clone(), place.root().to_owned(), place.outside.clone()] {
+            let before = Snapshot::take(&[place.root()], &[place.state()], Depth::Content);
+            let out = place.session::<&str, _>([], ["sh", "-c", script]).cwd(&project).output().ok();
+            assert_eq!(out.text(), "x\nx\n", "{}", project.display());
+            before.same_as(&Snapshot::take(&[place.root()], &[place.state()], Depth::Content));
+        }
+    }
+
+    [user_kernel, user_fuse] fn a_linked_worktree_can_commit_and_the_real_repository_is_untouched(world) {
+        let place = Place::new(world);
+        let main = place.outside.join("main");
+        place.mkdir(&main);
+        let as_user = |dir: &Path, args: &[&str]| {
+            let mut git = place.landbox(args);
+            git.program("/usr/bin/git").cwd(dir);
+            git.env("GIT_CONFIG_COUNT", "2").env("GIT_CONFIG_KEY_0", "user.name").env("GIT_CONFIG_VALUE_0", "T");
+            git.env("GIT_CONFIG_KEY_1", "user.email").env("GIT_CONFIG_VALUE_1", "t@example.org");
+            git.output().ok().text()
+        };
+        as_user(&main, &["init", "-q", "."]);
+        as_user(&main, &["commit", "-q", "--allow-empty", "-m", "i"]);
+        let tree = text(place.home.join("wt"));
+        as_user(&main, &["worktree", "add", "-q", &tree]);
+        let before = Snapshot::take(&[&main], &[], Depth::Content);
+        let script = "echo a > f; git add f; git -c user.name=T -c user.email=t@example.org commit -qm msg; \
+                      git log --format=%s";
+        let out = place.session::<&str, _>([], ["sh", "-c", script]).cwd(&tree).output().ok();
+        assert_eq!(out.text(), "msg\ni\n");
+        before.same_as(&Snapshot::take(&[&main], &[], Depth::Content));
+        // A forged pointer gets no layer: nothing can be written there.
+        place.write(place.outside.join("victim/worktrees/x/keep"), "x");
+        place.write(
+            place.project.join(".git"),
+            format!("gitdir: {}\n", text(place.outside.join("victim/worktrees/x"))),
+        );
+        let write = format!("echo x > {}/worktrees/x/new || echo refused", text(place.outside.join("victim")));
+        assert_eq!(said(&place, &[], &write), ["refused"]);
+    }
+
+    [user_kernel, user_fuse, root_kernel] fn names_resolve_as_on_the_host(world) {
+        let place = Place::new(world);
+        let there = |path: &str| std::fs::read(path).unwrap_or_default();
+        for file in ["/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf"] {
+            if Path::new(file).exists() {
+                let out = place.session::<&str, _>([], ["cat", file]).output().ok();
+                assert_eq!(out.stdout, there(file), "{file}");
+            }
+        }
+    }
+
+    [user_kernel, user_fuse] fn thousands_of_rules_and_a_long_environment_are_carried(world) {
+        let place = Place::new(world);
+        let long = "d".repeat(60);
+        let hide: Vec<String> = (0..3000).map(|i| format!("~/project/{long}/{i:04}/.env")).collect();
+        let docs: Vec<String> = std::fs::read_dir("/usr/share/doc").into_iter().flatten().flatten()
+            .take(500).map(|e| text(e.path())).collect();
+        let bots = serde_json::json!([{
+            "name": "big", "command": "x", "sandboxHidePaths": hide, "sandboxReadonlyPaths": docs,
+        }]);
+        place.write(place.home.join(".config/landbox/bots.json"), bots.to_string());
+        let mut run = place.session(["--bot", "big"], ["sh", "-c", "echo ${#LONG}"]);
+        let out = run.env("LONG", "x".repeat(120_000)).output().ok();
+        assert_eq!(out.text(), "120000\n");
+    }
+}
+
+/// A mount in the test's own mount namespace would not be seen by the session's user, so this one is the machine's.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    fn tmpfs(at: &Path) -> Self {
+        let done = Command::new("mount").args(["-t", "tmpfs", "landbox-test"]).arg(at).status();
+        assert!(done.unwrap().success(), "mounting a tmpfs needs root: start tests/run.sh as root");
+        Self(at.to_owned())
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+worlds! {
+    [user_kernel, root_kernel] fn root_nested_mounts_are_seen_and_written_in_a_layer_of_their_own(world) {
+        let place = Place::new(world);
+        let volume = place.project.join("vol");
+        place.mkdir(&volume);
+        let _mounted = Mounted::tmpfs(&volume);
+        std::fs::set_permissions(&volume, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+        place.write(volume.join("data"), "real\n");
+        // Chosen by itself: the kernel's overlay can't span the mount.
+        let script = "cat vol/data; echo new > vol/data; echo x > vol/more; echo y > README.md; cat vol/data";
+        let out = place.landbox(["run", "--", "sh", "-c", script]).output().ok();
+        assert_eq!(out.text(), "real\nnew\n");
+        assert_eq!(read(volume.join("data")), "real\n");
+        assert!(!volume.join("more").exists());
+        let kinds: Vec<String> = place.json(["show"])["layers"].as_array().unwrap().iter()
+            .map(|l| format!("{} {}", l["id"].as_str().unwrap(), l["overlay"].as_str().unwrap()))
+            .collect();
+        assert_eq!(kinds, ["home fuse", "project fuse", "mount-1 kernel-user"].map(|k| {
+            if world.who == Who::Root { k.replace("kernel-user", "kernel-root") } else { k.to_owned() }
+        }));
+    }
+
+    [user_kernel] fn root_a_toolchain_below_run_is_found_and_the_rest_of_run_is_not(world) {
+        assert!(is_root(), "making a folder below /run needs root: start tests/run.sh as root");
+        let place = Place::new(world);
+        let run = tempfile::Builder::new().prefix("landbox-test-").tempdir_in("/run").unwrap();
+        std::fs::set_permissions(run.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let bin = run.path().join("fnm/abc/bin");
+        std::fs::create_dir_all(&bin).unwrap();
+        std::fs::write(run.path().join("neighbour"), "x").unwrap();
+        std::fs::copy("/bin/sh", bin.join("node")).unwrap();
+        std::fs::write(bin.join("agent"), format!("#!{}\n\"$1\" -c 'echo second'\n", text(bin.join("node")))).unwrap();
+        std::fs::set_permissions(bin.join("agent"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let path = format!("{}:{}", text(&bin), std::env::var("PATH").unwrap());
+        let mut agent = place.session::<&str, _>([], [OsString::from("agent"), bin.join("node").into()]);
+        assert_eq!(agent.env("PATH", &path).output().ok().text(), "second\n");
+        let script = format!("ls {}; ls /run", text(run.path()));
+        let mut look = place.session::<&str, _>([], ["sh", "-c", &script]);
+        let seen = look.env("PATH", &path).output().ok().text();
+        assert!(!seen.contains("neighbour") && !seen.contains("systemd"), "{seen}");
+    }
+}
