@@ -31,6 +31,8 @@ pub(crate) struct Facts<'a> {
 enum Shows {
     /// Where the layer has no entry, the base is seen. Whether the folder is opaque is read when it is opened.
     Through,
+    /// A folder above is opaque: of the base nothing is seen, whatever marks this one has.
+    Hidden,
     /// No folder of the layer is there any more: all that was below is deleted.
     Gone,
     /// The base has no folder here: all is new.
@@ -51,6 +53,17 @@ struct Folder {
     new_mode: Option<u32>,
 }
 
+impl Folder {
+    /// Whether a base folder of this name is hidden by the layer's.
+    fn hides(&self, found: FolderMarks) -> bool {
+        match self.shows {
+            Shows::Through => found.opaque,
+            Shows::Hidden | Shows::Gone => true,
+            Shows::Nothing => false,
+        }
+    }
+}
+
 /// An added or deleted folder: it is a change of its own only if it is empty or its mode matters.
 struct Pending {
     base: Base,
@@ -64,6 +77,16 @@ struct UpperFolder {
     dir: OwnedFd,
     names: Vec<Vec<u8>>,
     found: FolderMarks,
+}
+
+/// A folder that is being looked at, opened on both sides.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    folder: &'a Folder,
+    /// Whether what the base holds here is hidden.
+    hidden: bool,
+    upper: Option<&'a OwnedFd>,
+    real: Option<&'a OwnedFd>,
 }
 
 /// What the store or the real tree says of a path.
@@ -137,7 +160,7 @@ impl Scan<'_> {
         let path = folder.path.as_ref();
         let upper = match folder.shows {
             Shows::Gone => None,
-            Shows::Through | Shows::Nothing => match self.open_upper(folder)? {
+            Shows::Through | Shows::Hidden | Shows::Nothing => match self.open_upper(folder)? {
                 Some(opened) => Some(opened),
                 None => return Ok(()),
             },
@@ -145,7 +168,7 @@ impl Scan<'_> {
         let (entries, hidden) = match &upper {
             None => (BTreeMap::new(), true),
             Some(UpperFolder { dir, names, found }) => {
-                (self.entries(dir, names, *found)?, found.opaque && folder.shows == Shows::Through)
+                (self.entries(dir, names, *found)?, folder.hides(*found))
             }
         };
         let real = self.open_real(path)?;
@@ -173,7 +196,8 @@ impl Scan<'_> {
                 continue;
             };
             let dir = upper.as_ref().map(|u| &u.dir);
-            let (base, layer) = self.entry(folder, child, &name, entry, dir, real.as_ref())?;
+            let place = Place { folder, hidden, upper: dir, real: real.as_ref() };
+            let (base, layer) = self.entry(&place, child, &name, entry)?;
             in_base |= base;
             in_layer |= layer;
         }
@@ -216,7 +240,9 @@ impl Scan<'_> {
             (Some(pending), _, _) => (pending.base.clone(), pending.state),
             (None, Some(mode), _) => (Base::Known(Node::Dir { mode }), ChangeState::Clean),
             (None, None, Shows::Nothing) => (Base::Absent, ChangeState::Clean),
-            (None, None, Shows::Through | Shows::Gone) => (Base::Unknown, ChangeState::Drifted),
+            (None, None, Shows::Through | Shows::Hidden | Shows::Gone) => {
+                (Base::Unknown, ChangeState::Drifted)
+            }
         };
         self.emit(path, base, Some(new), state, Some(why));
     }
@@ -305,13 +331,12 @@ impl Scan<'_> {
     /// Looks at one name. Returns whether the base and the layer have an object there.
     fn entry(
         &mut self,
-        folder: &Folder,
+        place: &Place<'_>,
         path: RelPath,
         name: &[u8],
         entry: Option<Meta>,
-        upper: Option<&OwnedFd>,
-        real: Option<&OwnedFd>,
     ) -> io::Result<(bool, bool)> {
+        let Place { folder, hidden, upper, real } = *place;
         if self.facts.masks.iter().any(|mask| path.is_within(mask)) {
             return Ok((false, self.masked(folder, path, name, entry, upper)?));
         }
@@ -348,12 +373,13 @@ impl Scan<'_> {
             old_mode: old_dir,
             new_mode: new_dir,
         };
+        let through = if hidden { Shows::Hidden } else { Shows::Through };
         match (old_dir, new_dir) {
             // Nothing deeper to look at.
             (None, None) => self.compare(path, base, new, state, why),
             (Some(old), Some(new_mode)) => {
                 let trusted = folder.trusted && state == ChangeState::Clean;
-                self.todo.push(below(Shows::Through, trusted, None));
+                self.todo.push(below(through, trusted, None));
                 if old != new_mode {
                     self.compare(path, base, new, state, why);
                 }
@@ -365,7 +391,7 @@ impl Scan<'_> {
             }
             (None, Some(mode)) if base == Base::Unknown => {
                 // The owner has replaced the folder, or changed its mode: all below is uncertain.
-                self.todo.push(below(Shows::Through, false, None));
+                self.todo.push(below(through, false, None));
                 if real_meta.is_none_or(|m| m.kind != EntryType::Dir || m.mode != mode) {
                     self.compare(path, base, new, state, why);
                 }

@@ -1,5 +1,6 @@
 //! Making layers durable. They are mounted volatile, so nothing that a task wrote is on disk until somebody says so.
 
+use super::kind::EntryType;
 use super::tree::{self, Tree};
 use crate::error::{Context, Result};
 use crate::session::store::{Session, StateDir, show};
@@ -7,6 +8,7 @@ use landbox_shared::id::SessionId;
 use landbox_shared::path::RelPath;
 use std::fs::File;
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Writes a stopped session's layers and records to disk, file by file: `syncfs` would wait for other people's data.
 /// Does nothing where that was done already; a running session stays unsynced.
@@ -37,43 +39,71 @@ fn sync_file(session: &Session) -> Result<()> {
         .context(|| format!("can't write {} to disk", show(&path)))
 }
 
+/// Writes files to disk, many at once: each alone would wait for a commit of the journal of its own.
+pub(super) fn files<T: Sync>(
+    all: &[T],
+    open: impl Fn(&T) -> io::Result<File> + Sync,
+) -> io::Result<()> {
+    const THREADS: usize = 16;
+    const FEW: usize = 8;
+    let next = AtomicUsize::new(0);
+    let work = || -> io::Result<()> {
+        while let Some(item) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
+            match open(item) {
+                Ok(file) => file.sync_all()?,
+                // What its owner may not read is not read by a landing either.
+                Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    };
+    if all.len() <= FEW {
+        return work();
+    }
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().try_for_each(|thread| {
+            thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread that syncs has ended")))
+        })
+    })
+}
+
 fn sync_tree(path: &std::path::Path) -> io::Result<()> {
     let tree = match Tree::open(path) {
         Ok(tree) => tree,
         Err(e) if tree::is_absence(&e) => return Ok(()),
         Err(e) => return Err(e),
     };
-    let mut todo: Vec<Option<RelPath>> = vec![None];
-    while let Some(path) = todo.pop() {
+    let (mut found, mut folders) = (Vec::new(), vec![None]);
+    let mut at = 0;
+    while let Some(path) = folders.get(at).cloned() {
+        at += 1;
         let dir = match tree.dir(path.as_ref()) {
             Ok(dir) => dir,
-            // What its owner may not open is not read by a landing either.
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => continue,
             Err(e) => return Err(e),
         };
         for name in tree::names(&dir)? {
             let Some(meta) = tree::meta_at(&dir, &name)? else { continue };
+            let child = match &path {
+                None => RelPath::new(name),
+                Some(parent) => RelPath::join(parent, &name),
+            };
+            // What is too deep for a path cannot land either.
+            let Ok(child) = child else { continue };
             match meta.kind {
-                super::kind::EntryType::Dir => {
-                    let child = match &path {
-                        None => RelPath::new(name),
-                        Some(parent) => parent.join(&name),
-                    };
-                    todo.extend(child.ok().map(Some));
-                }
-                super::kind::EntryType::File => match tree::file_at(&dir, &name) {
-                    Ok(file) => file.sync_all()?,
-                    Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {}
-                    Err(e) => return Err(e),
-                },
-                super::kind::EntryType::Symlink
-                | super::kind::EntryType::Fifo
-                | super::kind::EntryType::Socket
-                | super::kind::EntryType::CharDevice
-                | super::kind::EntryType::BlockDevice => {}
+                EntryType::Dir => folders.push(Some(child)),
+                EntryType::File => found.push(child),
+                // These are nothing but their name, which goes with the folder.
+                EntryType::Symlink
+                | EntryType::Fifo
+                | EntryType::Socket
+                | EntryType::CharDevice
+                | EntryType::BlockDevice => {}
             }
         }
-        rustix::fs::fsync(&dir)?;
     }
-    Ok(())
+    files(&found, |path| tree::file_at(tree.place(path.parent().as_ref())?, path.file_name()))?;
+    files(&folders, |path| tree.dir(path.as_ref()).map(File::from))
 }

@@ -53,6 +53,7 @@ pub(crate) struct Fixture {
     pub id: SessionId,
     pub project: PathBuf,
     world: World,
+    _other: Option<tempfile::TempDir>,
 }
 
 impl Fixture {
@@ -62,15 +63,30 @@ impl Fixture {
     }
 
     pub(crate) fn masked(world: World, base: &str, masks: Vec<Mask>) -> Self {
+        Self::made(world, base, masks, None)
+    }
+
+    /// With the project on another file system than the session.
+    pub(crate) fn elsewhere(world: World, base: &str) -> Self {
+        let other = tempfile::tempdir_in("/dev/shm").unwrap();
+        fs::set_permissions(other.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        Self::made(world, base, Vec::new(), Some(other))
+    }
+
+    fn made(world: World, base: &str, masks: Vec<Mask>, other: Option<tempfile::TempDir>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let root = dir.path().canonicalize().unwrap();
         let project = root.join("project");
+        let project = match &other {
+            None => project,
+            Some(other) => other.path().canonicalize().unwrap().join("project"),
+        };
         fs::create_dir(&project).unwrap();
         // By whom it belongs to: a change of owner takes set-id bits away.
         let user = world != World::RootKernel && rustix::process::geteuid().is_root();
         if user {
-            sh(&root, "chown 1000:1000 project");
+            sh(project.parent().unwrap(), "chown 1000:1000 project");
         }
         shell(user, &project, base);
         let state = StateDir::open(&root.join("state")).unwrap();
@@ -89,7 +105,7 @@ impl Fixture {
         snapshot.policy_digest = wire::policy_digest(&snapshot.policy).unwrap();
         let id = snapshot.id.clone();
         state.create(snapshot).unwrap();
-        Self { dir, state, id, project, world }
+        Self { dir, state, id, project, world, _other: other }
     }
 
     pub(crate) fn session(&self) -> Session {
@@ -132,7 +148,13 @@ impl Fixture {
             fs::rename(&upper, &moved).unwrap();
         } else {
             fs::create_dir_all(upper.parent().unwrap()).unwrap();
-            sh(&work, "cp -a --attributes-only ../project upper; find upper -mindepth 1 -delete");
+            let real = self.project.display();
+            sh(
+                &work,
+                &format!(
+                    "mkdir upper; chmod --reference={real} upper; chown --reference={real} upper"
+                ),
+            );
         }
         let user = self.world != World::RootKernel && rustix::process::geteuid().is_root();
         fs::create_dir(work.join("work")).unwrap();
@@ -141,17 +163,22 @@ impl Fixture {
         if user {
             sh(&work, "chown 1000:1000 . work merged task");
         }
+        let dirs = format!("lowerdir={},upperdir=upper,workdir=work", self.project.display());
         let mount = match self.world.backend() {
-            Backend::Kernel => {
-                "mount -t overlay overlay -o lowerdir=../project,upperdir=upper,workdir=work,\
-                 userxattr,volatile,redirect_dir=nofollow,metacopy=off,index=off,xino=off merged"
-            }
-            Backend::Fuse => {
-                "fuse-overlayfs -o lowerdir=../project,upperdir=upper,workdir=work merged"
-            }
+            Backend::Kernel => format!(
+                "mount -t overlay overlay -o {dirs},userxattr,volatile,redirect_dir=nofollow,\
+                 metacopy=off,index=off,xino=off merged"
+            ),
+            Backend::Fuse => format!("fuse-overlayfs -o {dirs} merged"),
+        };
+        // fuse-overlayfs 1.10 may go on showing what a folder held that was removed and made again; what it wrote, and
+        // shows after a remount, is right.
+        let again = match self.world.backend() {
+            Backend::Kernel => String::new(),
+            Backend::Fuse => format!("umount merged; {mount};"),
         };
         let inside = format!(
-            "set -e; {mount}; cd merged; umask 022; sh -e ../task; cd ..; {}; umount merged",
+            "set -e; {mount}; cd merged; umask 022; sh -e ../task; cd ..; {again} {}; umount merged",
             if look { "cp -a merged snap" } else { "mkdir snap" }
         );
         let mut command = Command::new(if user { "setpriv" } else { "unshare" });
@@ -212,6 +239,13 @@ impl Fixture {
         let mut out = Vec::new();
         self.review().write_patch(&mut out).unwrap();
         out
+    }
+
+    /// Gives to the user what root has landed for them.
+    pub(crate) fn give_back(&self) {
+        if self.world != World::RootKernel && rustix::process::geteuid().is_root() {
+            sh(&self.project, "chown -hR 1000:1000 .");
+        }
     }
 
     /// A listing of the real project.

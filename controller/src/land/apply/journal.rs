@@ -227,12 +227,11 @@ pub(super) fn sync(path: &Path) -> Result<()> {
 pub(super) fn sync_parents(steps: &[Step], project: &Tree) -> bool {
     let parents: std::collections::BTreeSet<Option<RelPath>> =
         steps.iter().map(|s| s.path.parent()).collect();
-    let mut all = true;
-    for parent in parents {
-        match project.dir(parent.as_ref()) {
-            Ok(dir) => all &= fsync(dir).is_ok(),
-            Err(e) => all &= tree::is_absence(&e),
-        }
-    }
-    all
+    let there: Vec<Option<RelPath>> = parents
+        .into_iter()
+        .filter(|p| !matches!(project.place(p.as_ref()), Err(e) if tree::is_absence(&e)))
+        .collect();
+    // A folder that cannot be opened cannot be said to be on disk.
+    let open = |p: &Option<RelPath>| project.dir(p.as_ref()).map_err(std::io::Error::other);
+    crate::land::sync::files(&there, |p| open(p).map(File::from)).is_ok()
 }

@@ -122,24 +122,14 @@ impl Stage {
     /// One pass over everything, after all of it was written: that lets the file system batch.
     fn sync(&self, steps: &[Step]) -> Result<()> {
         let what = || "can't write the landing to disk".to_owned();
-        for (index, step) in steps.iter().enumerate() {
-            let file = match &step.action {
-                Action::Put { new: Node::File { .. }, .. }
-                | Action::Swap { new: Node::File { .. }, .. } => name(index),
-                Action::Put { .. }
-                | Action::Swap { .. }
-                | Action::Take { .. }
-                | Action::Mode { .. } => {
-                    continue;
-                }
-            };
-            // Writing rights are not needed for it, but reading ones are: a mode of 000 was set already.
-            match tree::file_at(&self.dir, &file) {
-                Ok(file) => file.sync_all().context(what)?,
-                Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {}
-                Err(e) => return Err(e).context(what),
-            }
-        }
+        let is_file = |step: &Step| match &step.action {
+            Action::Put { new, .. } | Action::Swap { new, .. } => new.kind() == EntryType::File,
+            Action::Take { .. } | Action::Mode { .. } => false,
+        };
+        let files: Vec<usize> =
+            steps.iter().enumerate().filter(|(_, s)| is_file(s)).map(|(index, _)| index).collect();
+        crate::land::sync::files(&files, |index| tree::file_at(&self.dir, &name(*index)))
+            .context(what)?;
         fs::fsync(&self.dir).context(what)
     }
 }
