@@ -3,7 +3,7 @@
 use crate::channel::{Channel, Message};
 use crate::evidence::{self, Proof};
 use crate::failure::{Context, failed, refused};
-use crate::lock::Locked;
+use crate::lock::{Held, Locked};
 use crate::mount::{self, FuseRequest, Mounted as Mounts};
 use crate::ns::{self, Worlds};
 use crate::reap::{self, Signals};
@@ -162,7 +162,7 @@ impl Isolated {
         let session = locked.reopen(&verified.plan.session_dir)?;
         let mut fuse = |request: FuseRequest| ask_for_daemon(&monitor, request);
         let mounts = mount::build(&verified.plan, session.as_fd(), &mut fuse)?;
-        Ok(Mounted { verified, _locked: locked, monitor, worlds, task, signals, mounts })
+        Ok(Mounted { verified, _lock: locked.held(), monitor, worlds, task, signals, mounts })
     }
 }
 
@@ -190,7 +190,7 @@ fn ask_for_daemon(monitor: &Channel, request: FuseRequest) -> Result<(), Failure
 /// The new root stands, and this process is in it.
 struct Mounted {
     verified: Verified,
-    _locked: Locked,
+    _lock: Held,
     monitor: Channel,
     worlds: Worlds,
     task: Task,
@@ -212,20 +212,20 @@ impl Networked {
     /// Lets the task enter the new root and give up its rights, and reads back what it is then.
     fn confine(self) -> Result<Confined, Failure> {
         const STAGE: Stage = Stage::Confine;
-        let Mounted { verified, _locked, monitor, worlds, task, signals, mounts } = self.0;
+        let Mounted { verified, _lock, monitor, worlds, task, signals, mounts } = self.0;
         let root = stat("/").at(STAGE, b"/", "reading the new root")?;
         let root = Message::Mounted(root.st_dev, root.st_ino);
         task.channel.send(&root).stage(STAGE, "talking to the task")?;
         let message = task.next(STAGE)?;
         let Message::Confined(abi) = message else { return Err(task.failure(message)) };
         let proof = evidence::read(task.pid, &verified, &mounts, worlds, abi)?;
-        Ok(Confined { _locked, monitor, task, signals, roots: mounts.layer_roots, proof })
+        Ok(Confined { _lock, monitor, task, signals, roots: mounts.layer_roots, proof })
     }
 }
 
 /// The task has no rights left, and the kernel said so. The plan and all it held are gone from memory.
 struct Confined {
-    _locked: Locked,
+    _lock: Held,
     monitor: Channel,
     task: Task,
     signals: Signals,
@@ -237,7 +237,7 @@ impl Confined {
     /// Shows the evidence, gives up what init could do, and waits for the word.
     fn release(self) -> Result<Released, Failure> {
         const STAGE: Stage = Stage::Release;
-        let Self { _locked, monitor, task, signals, roots, proof } = self;
+        let Self { _lock, monitor, task, signals, roots, proof } = self;
         let Proof { evidence, table } = proof;
         let ready = Event::Ready(Box::new(evidence));
         let beside: Vec<_> =
@@ -251,13 +251,13 @@ impl Confined {
         process::trim_memory();
         monitor.expect(&Message::Release).stage(STAGE, "waiting to be released")?;
         task.channel.send(&Message::Release).stage(STAGE, "releasing the task")?;
-        Ok(Released { _locked, monitor, task, signals })
+        Ok(Released { _lock, monitor, task, signals })
     }
 }
 
 /// The task runs.
 struct Released {
-    _locked: Locked,
+    _lock: Held,
     monitor: Channel,
     task: Task,
     signals: Signals,

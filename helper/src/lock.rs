@@ -15,8 +15,13 @@ const LOCK: &str = "lock";
 #[derive(Debug)]
 pub(crate) struct Locked {
     folder: OwnedFd,
-    // Held, never read: closing the last copy gives the lock up.
-    _lock: File,
+    lock: Held,
+}
+
+/// The lock alone. Closing its last copy gives it up.
+#[derive(Debug)]
+pub(crate) struct Held {
+    _file: File,
 }
 
 /// Opens the session's folder without following a link, checks that it is the caller's alone, and takes its lock.
@@ -50,7 +55,7 @@ pub(crate) fn lock(path: &AbsPath, uid: u32) -> Result<Locked, Failure> {
     }
     let lock = File::from(lock);
     match lock.try_lock() {
-        Ok(()) => Ok(Locked { folder, _lock: lock }),
+        Ok(()) => Ok(Locked { folder, lock: Held { _file: lock } }),
         Err(TryLockError::WouldBlock) => Err(failed(
             Stage::Lock,
             nix::errno::Errno::EWOULDBLOCK,
@@ -62,6 +67,11 @@ pub(crate) fn lock(path: &AbsPath, uid: u32) -> Result<Locked, Failure> {
 }
 
 impl Locked {
+    /// Keeps the lock and lets go of the folder.
+    pub(crate) fn held(self) -> Held {
+        self.lock
+    }
+
     /// Opens the folder again in the mount namespace of the calling process: mounts can't be made from a descriptor of
     /// another one. A folder that was replaced meanwhile is refused.
     pub(crate) fn reopen(&self, path: &AbsPath) -> Result<OwnedFd, Failure> {

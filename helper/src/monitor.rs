@@ -5,7 +5,7 @@ use crate::channel::{Channel, Message};
 use crate::events::Events;
 use crate::failure::{Context, refused};
 use crate::fuse::{self, Daemon};
-use crate::lock::Locked;
+use crate::lock::Held;
 use crate::ns::{self, Isolated};
 use crate::sys::process::{self, Child};
 use crate::watch::Watch;
@@ -49,6 +49,7 @@ enum Phase {
 /// Stays until the session is over and nothing of it is left, then tells how it ended.
 pub(crate) fn stay(isolated: Isolated, events: &Events) {
     let Isolated { init, channel, locked } = isolated;
+    let lock = locked.held();
     let mut monitor = Monitor {
         events,
         init,
@@ -65,7 +66,7 @@ pub(crate) fn stay(isolated: Isolated, events: &Events) {
             Err(failure) => break End::Told(Event::Failed(failure)),
         }
     };
-    monitor.end(end, locked);
+    monitor.end(end, lock);
 }
 
 impl Monitor<'_> {
@@ -142,12 +143,27 @@ impl Monitor<'_> {
                     Some(Event::Ready(evidence)) => {
                         self.show(Event::Ready(evidence)).map(|()| None)
                     }
+                    Some(Event::Failed(failure)) => Err(self.explain(failure)),
                     Some(end) => Ok(Some(End::Told(end))),
                 }
             }
             Some(_) => Err(refused(Stage::Watch, "init spoke out of turn")),
             None => Err(refused(Stage::Watch, "init was killed")),
         }
+    }
+
+    /// Where a layer failed because its daemon ended, the daemon's own words say more.
+    fn explain(&self, failure: Failure) -> Failure {
+        if failure.stage != Stage::Layer {
+            return failure;
+        }
+        let ended = |daemon: &&Daemon| {
+            let pidfd = daemon.child.pidfd.as_fd();
+            // Init notices when the daemon's files are closed, a little before it has ended.
+            poll(&mut [PollFd::new(pidfd, PollFlags::POLLIN)], 50u8) == Ok(1)
+        };
+        let dead = self.daemons.last().filter(ended);
+        dead.map_or(failure, |daemon| daemon.ended(Stage::Layer))
     }
 
     /// Gives up every right, then shows the evidence.
@@ -188,7 +204,7 @@ impl Monitor<'_> {
     }
 
     /// Ends everything, and only when nothing is left tells how it came.
-    fn end(self, end: End, locked: Locked) {
+    fn end(self, end: End, lock: Held) {
         match &end {
             // Init is on its way: this is the last it says.
             End::Told(Event::Exited(_) | Event::ExecFailed { .. }) => ns::reap(&self.init),
@@ -202,7 +218,7 @@ impl Monitor<'_> {
             | End::Alone => ns::end(&self.init),
         }
         self.daemons.iter().for_each(Daemon::end);
-        drop(locked);
+        drop(lock);
         if let End::Told(event) = end {
             // A controller that is gone can't be told.
             let _ = self.events.send(&event, &[]);

@@ -1,0 +1,211 @@
+//! The death of any of the processes ends all others and leaves nothing.
+
+#![allow(clippy::unwrap_used)] // the lint knows test functions, not the functions they share
+
+mod play;
+
+use landbox_shared::event::{Event, Stage as At};
+use landbox_shared::plan::{Access, Op};
+use landbox_shared::policy::Backend;
+use play::{Launch, Stage, abs, users};
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+/// A running session on one back end, whose task has written a line, and its processes: monitor first.
+struct Running {
+    stage: Stage,
+    launch: Launch,
+    processes: Vec<i32>,
+    /// What came beside the evidence; they keep nothing alive.
+    _beside: Vec<OwnedFd>,
+}
+
+fn descendants(of: i32) -> Vec<i32> {
+    let path = format!("/proc/{of}/task/{of}/children");
+    let children = fs::read_to_string(path).unwrap_or_default();
+    children
+        .split_whitespace()
+        .filter_map(|pid| pid.parse().ok())
+        .flat_map(|pid| [vec![pid], descendants(pid)].concat())
+        .collect()
+}
+
+fn command(pid: i32) -> String {
+    fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned()
+}
+
+fn is_alive(pid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(" Z"))
+}
+
+fn running(uid: u32, backend: Backend, more: Vec<Op>) -> Running {
+    let stage = Stage::new(uid);
+    let mut plan = stage.plan();
+    for op in &mut plan.ops {
+        if let Op::Layer(layer) = op {
+            layer.backend = backend;
+        }
+    }
+    plan.ops.extend(more);
+    let mut launch = stage.start();
+    launch.send(&stage, plan, &["sh", "-c", "echo up; exec sleep 1000"]);
+    let (event, beside) = launch.next();
+    assert!(matches!(event, Event::Ready(_)), "{event:?}");
+    launch.release();
+    let mut up = [0; 3];
+    launch.child.stdout.as_mut().unwrap().read_exact(&mut up).unwrap();
+    let monitor = i32::try_from(launch.child.id()).unwrap();
+    // Monitor, init, task.
+    let want = if backend == Backend::Fuse { 4 } else { 3 };
+    let since = Instant::now();
+    let processes = loop {
+        let processes = [vec![monitor], descendants(monitor)].concat();
+        if processes.len() >= want || since.elapsed() > Duration::from_secs(5) {
+            break processes;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    assert_eq!(
+        processes.len(),
+        want,
+        "{:?}",
+        processes.iter().map(|p| command(*p)).collect::<Vec<_>>()
+    );
+    Running { stage, launch, processes, _beside: beside }
+}
+
+impl Running {
+    /// Waits until every process but those of the test has ended and the lock is free.
+    fn is_gone(&mut self, what: &str) {
+        let since = Instant::now();
+        let _ = self.launch.child.wait();
+        while self.processes.iter().any(|pid| is_alive(*pid)) {
+            assert!(since.elapsed() < Duration::from_secs(5), "{what}: still there");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        File::open(self.stage.path("session/lock")).unwrap().try_lock().unwrap();
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        assert!(!mounts.contains(self.stage.path("").to_str().unwrap()), "{what}");
+    }
+}
+
+fn kill(pid: i32) {
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL)
+        .unwrap();
+}
+
+const BACKENDS: [Backend; 2] = [Backend::Kernel, Backend::Fuse];
+
+#[test]
+fn the_death_of_any_process_ends_all_others() {
+    for uid in users() {
+        for backend in BACKENDS {
+            let count = running(uid, backend, vec![]).processes.len();
+            for victim in 0..count {
+                let mut session = running(uid, backend, vec![]);
+                let pid = session.processes[victim];
+                let what = format!("{uid} {backend:?} {}", command(pid));
+                kill(pid);
+                session.is_gone(&what);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_end_of_the_controller_ends_the_session() {
+    for uid in users() {
+        for backend in BACKENDS {
+            let session = running(uid, backend, vec![]);
+            let Running { stage, launch, processes, _beside } = session;
+            let (child, events) = (launch.child, launch.events);
+            // Closing its end of the socket is what its death looks like.
+            drop((events, launch.envelope, _beside));
+            let (envelope_out, envelope) = nix::unistd::pipe().unwrap();
+            drop(envelope_out);
+            let launch = Launch { child, envelope: None, events: envelope };
+            Running { stage, launch, processes, _beside: vec![] }.is_gone("controller");
+        }
+    }
+}
+
+#[test]
+fn a_session_that_is_never_released_leaves_nothing() {
+    for uid in users() {
+        let stage = Stage::new(uid);
+        let mut launch = stage.start();
+        launch.send(&stage, stage.plan(), &["touch", "mark"]);
+        assert!(matches!(launch.next().0, Event::Ready(_)));
+        let monitor = i32::try_from(launch.child.id()).unwrap();
+        let processes = [vec![monitor], descendants(monitor)].concat();
+        let Launch { mut child, events, .. } = launch;
+        drop(events);
+        child.wait().unwrap();
+        assert!(!processes.iter().any(|pid| is_alive(*pid)));
+        assert!(!stage.path("session/layers/project/upper/mark").exists());
+    }
+}
+
+#[test]
+fn a_daemon_that_dies_is_named() {
+    for uid in users() {
+        let mut session = running(uid, Backend::Fuse, vec![]);
+        let daemon =
+            session.processes.iter().find(|pid| command(**pid).starts_with("fuse")).unwrap();
+        kill(*daemon);
+        let Event::Failed(failure) = session.launch.next().0 else { panic!("no failure") };
+        assert_eq!(failure.stage, At::Watch);
+        assert!(failure.detail.contains("layer project"), "{failure}");
+        session.is_gone("daemon");
+    }
+}
+
+#[test]
+fn a_mount_that_falls_off_ends_the_session_and_is_named() {
+    for uid in users() {
+        let probe = Stage::new(uid);
+        probe.own_file("shown", b"shown\n");
+        probe.own_file("host", b"host\n");
+        let bind = Op::Bind {
+            source: abs(probe.path("shown")),
+            target: abs(probe.path("host")),
+            access: Access::ReadOnly,
+        };
+        let mut session = running(uid, Backend::Kernel, vec![bind]);
+        // As an editor saves: the folder entry below the mount is replaced.
+        probe.own_file("new", b"new\n");
+        fs::rename(probe.path("new"), probe.path("host")).unwrap();
+        let lost = Event::BoundaryLost { path: abs(probe.path("host")).as_bytes().to_vec() };
+        assert_eq!(session.launch.next().0, lost);
+        session.is_gone("mount");
+    }
+}
+
+#[test]
+fn a_failure_half_way_leaves_nothing() {
+    for uid in users() {
+        for backend in BACKENDS {
+            let stage = Stage::new(uid);
+            let mut plan = stage.plan();
+            for op in &mut plan.ops {
+                if let Op::Layer(layer) = op {
+                    layer.backend = backend;
+                }
+            }
+            plan.cwd = abs("/no/such/folder");
+            let mut launch = stage.start();
+            launch.send(&stage, plan, &["true"]);
+            let Event::Failed(failure) = launch.next().0 else { panic!("no failure") };
+            assert_eq!((failure.stage, failure.errno), (At::Confine, libc::ENOENT), "{failure}");
+            assert_eq!(failure.path, b"/no/such/folder");
+            assert!(launch.is_silent());
+            let monitor = i32::try_from(launch.child.id()).unwrap();
+            launch.child.wait().unwrap();
+            assert!(descendants(monitor).is_empty());
+            File::open(stage.path("session/lock")).unwrap().try_lock().unwrap();
+        }
+    }
+}
