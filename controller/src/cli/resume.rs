@@ -45,9 +45,10 @@ pub(super) fn resume(call: &Invocation, args: ResumeArgs) -> Result<u8> {
     match starter.launch(&mut session, &command, args.report.as_deref()) {
         Ok(code) => Ok(code),
         Err(unstarted) => {
-            unstarted.record(&mut session)?;
+            let recorded = unstarted.record(&mut session);
             starter.report(&session, args.report.as_deref(), Vec::new());
-            run::tell(call, unstarted, &command)
+            let told = run::tell(call, unstarted, &command);
+            recorded.and(told)
         }
     }
 }

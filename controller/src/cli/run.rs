@@ -92,7 +92,8 @@ pub(super) fn run(call: &Invocation, args: RunArgs) -> Result<u8> {
         // Nothing ran: nothing is kept, and the name is free again.
         let retry = auto.then(|| with_fuse(&starter, &unstarted, &snapshot.policy)).flatten();
         if retry.is_none() {
-            unstarted.record(&mut session)?;
+            // For the report alone: a state that can't be written must not keep the folder.
+            let _ = unstarted.record(&mut session);
             starter.report(&session, report, Vec::new());
         }
         starter.state.remove(&session)?;
