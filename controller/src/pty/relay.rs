@@ -7,7 +7,7 @@ use super::signals::Signals;
 use super::stdio::Ours;
 use super::terminal::{Restore, Terminal};
 use super::{Stdio, terminal};
-use crate::error::{Context, Result};
+use crate::error::Result;
 use crate::launch::{EventSocket, Launched, Received, reap};
 use landbox_shared::event::Event;
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -45,7 +45,7 @@ struct Loop<'a> {
 }
 
 /// Carries everything between the caller and the task until the task has ended, its output is drained and nothing of
-/// the helper is left. The task is released by this, when all is in place.
+/// the helper is left. The task is released by this, when all is in place: an error means that it never started.
 pub fn relay(
     terminal: Option<&Terminal>,
     stdio: Stdio,
@@ -53,32 +53,19 @@ pub fn relay(
     signals: &Signals,
 ) -> Result<End> {
     let Launched { mut child, mut events, init, .. } = launched;
-    let Stdio { ours: Ours { pty, stdin, outputs }, .. } = stdio;
     let restore = Restore;
-    let mut copies = Vec::new();
-    let outside = [rustix::stdio::stdout(), rustix::stdio::stderr()];
-    for (read, write) in outputs.into_iter().zip(outside) {
-        if let Some(read) = read {
-            copies.push(Copy::start(read, write)?);
+    let (mut state, slave) = match Loop::new(terminal, stdio, signals, init) {
+        Ok(ready) => ready,
+        Err(failure) => {
+            drop(events);
+            reap(&mut child);
+            return Err(failure);
         }
-    }
-    let (master, slave) = match pty {
-        Some(pty) => (Some(Arc::new(pty.master)), Some(pty.slave)),
-        None => (None, None),
     };
-    let (mut keys, mut screen) = (None, None);
-    if let (Some(master), Some(terminal)) = (&master, terminal) {
-        let master = Side::Ours(Arc::clone(master));
-        keys = Some(Feed::new(Side::Caller(terminal.fd()), master.clone()));
-        screen = Some(Feed::new(master, terminal.screen()));
-    }
-    let stdin =
-        stdin.map(|fd| Feed::new(Side::Caller(rustix::stdio::stdin()), Side::Ours(Arc::new(fd))));
-    let mut state =
-        Loop { terminal, master, keys, screen, stdin, copies, signals, init, forward_keys: false };
     state.take_turn();
-    events.release()?;
-    let end = state.run(&mut events)?;
+    // A helper that can't be told any more has said why, or is gone: the loop finds out.
+    let _ = events.release();
+    let end = state.run(&mut events);
     // Everything inside is gone with its pid namespace; the end of the channel ends whatever of the helper remains.
     drop(events);
     reap(&mut child);
@@ -88,8 +75,43 @@ pub fn relay(
     Ok(end)
 }
 
+impl<'a> Loop<'a> {
+    /// Sets everything up; gives the terminal's slave, too, which must be let go of at the end.
+    fn new(
+        terminal: Option<&'a Terminal>,
+        stdio: Stdio,
+        signals: &'a Signals,
+        init: OwnedFd,
+    ) -> Result<(Self, Option<OwnedFd>)> {
+        let Stdio { ours: Ours { pty, stdin, outputs }, .. } = stdio;
+        let mut copies = Vec::new();
+        let outside = [rustix::stdio::stdout(), rustix::stdio::stderr()];
+        for (read, write) in outputs.into_iter().zip(outside) {
+            if let Some(read) = read {
+                copies.push(Copy::start(read, write)?);
+            }
+        }
+        let (master, slave) = match pty {
+            Some(pty) => (Some(Arc::new(pty.master)), Some(pty.slave)),
+            None => (None, None),
+        };
+        let (mut keys, mut screen) = (None, None);
+        if let (Some(master), Some(terminal)) = (&master, terminal) {
+            let master = Side::Ours(Arc::clone(master));
+            keys = Some(Feed::new(Side::Caller(terminal.fd()), master.clone()));
+            screen = Some(Feed::new(master, terminal.screen()));
+        }
+        let input = Side::Caller(rustix::stdio::stdin());
+        let stdin = stdin.map(|fd| Feed::new(input, Side::Ours(Arc::new(fd))));
+        let forward_keys = false;
+        let this =
+            Self { terminal, master, keys, screen, stdin, copies, signals, init, forward_keys };
+        Ok((this, slave))
+    }
+}
+
 impl Loop<'_> {
-    fn run(&mut self, events: &mut EventSocket) -> Result<End> {
+    fn run(&mut self, events: &mut EventSocket) -> End {
         loop {
             let limit = self.terminal.filter(|t| t.is_shared()).map(|_| TURN);
             let mut fds = vec![
@@ -105,7 +127,8 @@ impl Loop<'_> {
             }
             match rustix::event::poll(&mut fds, limit.as_ref()) {
                 Ok(_) | Err(Errno::INTR) => {}
-                Err(e) => return Err(e).context(|| "can't wait for the session".into()),
+                // Whoever can't wait can't watch over a session either: it ends.
+                Err(_) => return End::Silent,
             }
             let ready = |at: usize| fds.get(at).is_some_and(|fd| !fd.revents().is_empty());
             let heard = ready(0);
@@ -127,9 +150,9 @@ impl Loop<'_> {
             self.notice_hangup();
             if heard {
                 match events.receive() {
-                    Ok(Received::Event(event, _)) => return Ok(End::Event(event)),
+                    Ok(Received::Event(event, _)) => return End::Event(event),
                     Ok(Received::Pending) => {}
-                    Ok(Received::Closed) | Err(_) => return Ok(End::Silent),
+                    Ok(Received::Closed) | Err(_) => return End::Silent,
                 }
             }
         }
