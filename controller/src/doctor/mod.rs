@@ -108,7 +108,7 @@ pub fn examine() -> Report {
             kernel.landlock_abi().or_else(|| fuse.as_ref().and_then(Outcome::landlock_abi)),
         ));
     }
-    checks.push(project::foreign_owners(facts.cwd.as_path(), facts.uid, facts.gid));
+    checks.push(project::foreign_owners(&facts));
     checks.push(machine::git());
     Report::new(checks)
 }

@@ -1,6 +1,7 @@
 //! Files of other owners in the project: no unprivileged overlay can copy them up.
 
 use super::{Check, Status, quote, sudo};
+use crate::host::Facts;
 use crate::session::store::show;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -9,12 +10,17 @@ use std::time::{Duration, Instant};
 /// How long the search may take; what it found by then is said.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Looks for files in `project` whose owner or group a session does not map.
-pub(super) fn foreign_owners(project: &Path, uid: u32, gid: u32) -> Check {
-    const ID: &str = "owners";
-    if uid == 0 {
+const ID: &str = "owners";
+
+/// Looks for files in the current folder whose owner or group a session does not map.
+pub(super) fn foreign_owners(facts: &Facts) -> Check {
+    if facts.maps_everyone {
         return Check::ok(ID, "as root, every owner is known");
     }
+    judge(facts.cwd.as_path(), facts.uid, facts.gid)
+}
+
+fn judge(project: &Path, uid: u32, gid: u32) -> Check {
     let Search { foreign, first, complete } = search(project, uid, gid, Instant::now() + PATIENCE);
     let Some(first) = first else {
         return Check::ok(
@@ -27,14 +33,14 @@ pub(super) fn foreign_owners(project: &Path, uid: u32, gid: u32) -> Check {
         );
     };
     let others = match foreign {
-        1 => String::new(),
-        n if complete => format!(" and {} more", n - 1),
-        n => format!(" and at least {} more", n - 1),
+        1 => " belongs".to_owned(),
+        n if complete => format!(" and {} more belong", n - 1),
+        n => format!(" and at least {} more belong", n - 1),
     };
     Check::bad(
         ID,
         Status::Warning,
-        format!("{}{others} belong to another user or group", show(&first)),
+        format!("{}{others} to another user or group", show(&first)),
         "they can be read but not changed inside (\"Value too large for defined data type\")",
         Some(format!("{}chown -R {uid}:{gid} {}", sudo(), quote(project))),
     )
@@ -89,7 +95,7 @@ mod tests {
         assert_eq!(other.foreign, 2);
         let late = search(dir.path(), meta.uid(), meta.gid(), Instant::now() - PATIENCE);
         assert!(!late.complete);
-        let check = foreign_owners(dir.path(), meta.uid() + 1, meta.gid());
+        let check = judge(dir.path(), meta.uid() + 1, meta.gid());
         assert_eq!(check.status, Status::Warning);
         assert!(check.fix.unwrap().contains("chown -R"));
     }

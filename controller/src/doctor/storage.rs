@@ -37,19 +37,35 @@ pub(super) fn kernel_overlay(facts: &Facts, kernel: &Outcome, fuse: Option<&Outc
             ),
         };
     }
+    if let Some(check) = blocked(ID, kernel, fuse) {
+        return check;
+    }
     let falls_back = fuse.is_some_and(Outcome::works);
     let (status, cost) = if falls_back {
         (Status::Warning, "sessions use fuse-overlayfs, which is slower")
     } else {
         (Status::Failed, "no session can be run")
     };
-    Check::bad(ID, status, kernel.reason(), cost, None)
+    let found = upper_problem(facts).map_or_else(|| kernel.reason(), str::to_owned);
+    Check::bad(ID, status, found, cost, None)
+}
+
+/// Both fail for one reason, which is not theirs: the line about sessions has it.
+fn blocked(id: &'static str, kernel: &Outcome, fuse: Option<&Outcome>) -> Option<Check> {
+    let same = fuse.filter(|fuse| !fuse.works() && fuse.reason() == kernel.reason());
+    same.map(|_| {
+        let cost = "unknown until sessions run";
+        Check::bad(id, Status::Warning, "not reached, see session", cost, None)
+    })
 }
 
 pub(super) fn fuse_overlay(facts: &Facts, kernel: &Outcome, fuse: Option<&Outcome>) -> Check {
     const ID: &str = "fuse";
     if fuse.is_some_and(Outcome::works) {
         return Check::ok(ID, "fuse-overlayfs mounted on the state folder and tried");
+    }
+    if let Some(check) = blocked(ID, kernel, fuse) {
+        return check;
     }
     let (status, cost) = if !kernel.works() {
         (Status::Failed, "no session can be run")

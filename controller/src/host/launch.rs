@@ -72,8 +72,8 @@ impl LaunchView {
             etc: run::needed_by_etc(files),
             run_folders,
             sockets: reachable_sockets(facts)?,
-            // Root maps every id, so it sees root's files as root's.
-            ssh: if facts.uid == 0 { ssh::SshFiles::default() } else { ssh::gather(files) },
+            // With every id mapped, root's files are root's inside too.
+            ssh: if facts.maps_everyone { ssh::SshFiles::default() } else { ssh::gather(files) },
             kinds,
             masked_links,
             mounts: facts.mounts.clone(),

@@ -34,6 +34,8 @@ pub struct Facts {
     pub uid: u32,
     /// The caller's effective group id.
     pub gid: u32,
+    /// Whether a session knows every owner's id: for root, outside a user namespace of few ids.
+    pub maps_everyone: bool,
     /// `$HOME` as the caller wrote it.
     pub home_spelled: PathBuf,
     /// The canonical home folder.
@@ -86,8 +88,10 @@ impl Facts {
         let exe = std::env::current_exe().context(|| "can't find this program".into())?;
         let exe = canonical(&files, &exe, "this program")?;
         let upper = storage::upper_support(&files, &state_dir);
+        let uid = rustix::process::geteuid().as_raw();
         Ok(Self {
-            uid: rustix::process::geteuid().as_raw(),
+            uid,
+            maps_everyone: uid == 0 && is_wide(&read("/proc/self/uid_map")?),
             gid: rustix::process::getegid().as_raw(),
             home_spelled,
             home,
@@ -158,6 +162,13 @@ pub fn is_inside() -> bool {
     })
 }
 
+/// Whether an id map covers more than a few users. A session of root's has its caller's own map.
+fn is_wide(map: &[u8]) -> bool {
+    let lines = String::from_utf8_lossy(map);
+    let count = |line: &str| line.split_whitespace().nth(2)?.parse::<u64>().ok();
+    lines.lines().filter_map(count).sum::<u64>() > u64::from(u16::MAX)
+}
+
 fn kernel_version() -> (u32, u32) {
     let uname = rustix::system::uname();
     parse_version(&uname.release().to_string_lossy())
@@ -202,6 +213,14 @@ mod tests {
         assert_eq!(parse_version("6.18.0-0.bpo.1-amd64"), (6, 18));
         assert_eq!(parse_version("5.10"), (5, 10));
         assert_eq!(parse_version("nonsense"), (0, 0));
+    }
+
+    #[test]
+    fn a_map_of_one_user_is_told_from_a_whole_one() {
+        assert!(is_wide(b"         0          0 4294967295\n"));
+        assert!(!is_wide(b"         0       1000          1\n"));
+        assert!(is_wide(b"0 1000 1\n1 100000 65536\n"));
+        assert!(!is_wide(b""));
     }
 
     #[test]

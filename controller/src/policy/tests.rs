@@ -22,6 +22,7 @@ impl Machine {
         let facts = Facts {
             uid: 1000,
             gid: 1000,
+            maps_everyone: false,
             home_spelled: root.join("h"),
             home: abs("h"),
             cwd: abs("h/p"),
