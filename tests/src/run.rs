@@ -12,6 +12,7 @@ use std::io::{Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -162,8 +163,8 @@ impl Run {
             std::thread::spawn(move || drop(pipe.write_all(&bytes)))
         });
         Live {
-            stdout: child.stdout.take().map(drain),
-            stderr: child.stderr.take().map(drain),
+            stdout: child.stdout.take().map(Stream::of),
+            stderr: child.stderr.take().map(Stream::of),
             feeder,
             what: format!("{command:?}"),
             limit: self.limit,
@@ -186,21 +187,43 @@ impl Run {
     }
 }
 
-fn drain(mut pipe: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
-    std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        // An error is an end: what was read so far counts.
-        let _ = pipe.read_to_end(&mut bytes);
-        bytes
-    })
+/// What comes out of a pipe, readable while it comes.
+#[derive(Debug)]
+struct Stream {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    reader: JoinHandle<()>,
+}
+
+impl Stream {
+    fn of(mut pipe: impl Read + Send + 'static) -> Self {
+        let bytes = Arc::new(Mutex::new(Vec::new()));
+        let sink = Arc::clone(&bytes);
+        let reader = std::thread::spawn(move || {
+            let mut buffer = vec![0; 65536];
+            // An error is an end: what was read so far counts.
+            while let Ok(count @ 1..) = pipe.read(&mut buffer) {
+                sink.lock().unwrap().extend_from_slice(&buffer[..count]);
+            }
+        });
+        Self { bytes, reader }
+    }
+
+    fn so_far(&self) -> String {
+        String::from_utf8_lossy(&self.bytes.lock().unwrap()).into_owned()
+    }
+
+    fn all(self) -> Vec<u8> {
+        self.reader.join().unwrap();
+        std::mem::take(&mut self.bytes.lock().unwrap())
+    }
 }
 
 /// A command that runs.
 #[derive(Debug)]
 pub struct Live {
     child: Child,
-    stdout: Option<JoinHandle<Vec<u8>>>,
-    stderr: Option<JoinHandle<Vec<u8>>>,
+    stdout: Option<Stream>,
+    stderr: Option<Stream>,
     feeder: Option<JoinHandle<()>>,
     what: String,
     limit: Duration,
@@ -210,6 +233,30 @@ impl Live {
     /// Its process number.
     pub fn pid(&self) -> i32 {
         self.child.id().try_into().unwrap()
+    }
+
+    /// Waits until it has said `text` on stdout.
+    #[track_caller]
+    pub fn expect(&mut self, text: &str) {
+        let end = Instant::now() + self.limit;
+        let said =
+            |stream: &Option<Stream>| stream.as_ref().map(Stream::so_far).unwrap_or_default();
+        while !said(&self.stdout).contains(text) {
+            let ended = self.child.try_wait().unwrap();
+            if ended.is_some() || Instant::now() > end {
+                // The readers get what is still in the pipes.
+                std::thread::sleep(Duration::from_millis(50));
+                if said(&self.stdout).contains(text) {
+                    return;
+                }
+                let (out, err) = (said(&self.stdout), said(&self.stderr));
+                panic!(
+                    "{} did not say {text:?} ({ended:?})\nstdout: {out}\nstderr: {err}",
+                    self.what
+                );
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
     }
 
     /// Writes to an open stdin.
@@ -249,9 +296,8 @@ impl Live {
         if let Some(feeder) = self.feeder {
             feeder.join().unwrap();
         }
-        let join =
-            |h: Option<JoinHandle<Vec<u8>>>| h.map(|h| h.join().unwrap()).unwrap_or_default();
-        Out { status, stdout: join(self.stdout), stderr: join(self.stderr), what: self.what }
+        let all = |stream: Option<Stream>| stream.map(Stream::all).unwrap_or_default();
+        Out { status, stdout: all(self.stdout), stderr: all(self.stderr), what: self.what }
     }
 }
 

@@ -42,6 +42,10 @@ fn io(result: std::io::Result<()>) -> Tried {
 /// works, the next finds a new file in its place.
 pub(crate) fn write_every_way(log: &mut Log, target: &Path, scratch: &Path) {
     let _ = fs::create_dir_all(scratch);
+    // An earlier round may have removed it: where that worked, it is to be tried again.
+    if let Some(dir) = target.parent().filter(|_| !target.exists()) {
+        let _ = fs::create_dir_all(dir).and_then(|()| fs::write(target, "again"));
+    }
     let on = target.to_string_lossy().into_owned();
     let mut attempt = |way: &str, result: Tried| log.add(way, &on, result);
     if target.is_dir() {
