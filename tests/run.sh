@@ -66,6 +66,18 @@ mkdir -p "$LANDBOX_TEST_BIN"
 chmod 0755 "$base" "$LANDBOX_TEST_BIN"
 install -m 0755 target/debug/landbox target/debug/landbox-helper "target/prober/$host/debug/prober" "$LANDBOX_TEST_BIN"
 
+# The real CLIs, at fixed versions. Node 20 or newer runs them; where it is older, npm brings one along.
+clis=(@openai/codex@0.171.0 @anthropic-ai/claude-code@2.1.197 opencode-ai@1.18.33 @google/gemini-cli@0.61.0)
+command -v npm >/dev/null || need_packages npm
+node_major=$(node --version 2>/dev/null | sed -n 's/^v\([0-9]*\)\..*/\1/p')
+[ "${node_major:-0}" -ge 20 ] || clis+=(node@20)
+if [ "$(cat "$base/clis/installed" 2>/dev/null)" != "${clis[*]}" ]; then
+  say "== installing the real CLIs"
+  mkdir -p "$base/clis"
+  npm install --prefix "$base/clis" --no-audit --no-fund --loglevel=error "${clis[@]}"
+  echo "${clis[*]}" >"$base/clis/installed"
+fi
+
 say "== suite"
 # Each test starts processes of its own, most of them waiting: a few more threads than processors.
 cargo test --locked --package landbox-tests --no-fail-fast -- \
