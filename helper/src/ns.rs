@@ -19,6 +19,7 @@ use nix::sched::CloneFlags;
 use nix::unistd::{Pid, dup2_stderr, dup2_stdin, dup2_stdout};
 use std::fs::{self, File};
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 const STAGE: Stage = Stage::Namespaces;
 
@@ -52,7 +53,7 @@ pub(crate) fn isolate(
     for worlds in [Worlds::Two, Worlds::One] {
         let (ours, theirs) = Channel::pair().stage(STAGE, "making a channel")?;
         let flags = flags(verified.plan.network);
-        let made = caps::raised(mode, || process::clone(flags)).map_err(no_namespace)?;
+        let made = caps::raised(mode, || make(flags, worlds)).map_err(no_namespace)?;
         let Some(init) = made else {
             drop(ours);
             // The monitor's death must be seen as the end of the event socket.
@@ -82,6 +83,22 @@ pub(crate) fn isolate(
         }
     }
     Err(refused(STAGE, "the namespaces were refused"))
+}
+
+/// Forks init into new namespaces. The kernel frees the first attempt's namespace a moment after its last process: where
+/// a limit allows just one, it is asked again.
+fn make(flags: CloneFlags, worlds: Worlds) -> nix::Result<Option<Child>> {
+    let mut left = match worlds {
+        Worlds::Two => 0,
+        Worlds::One => 100,
+    };
+    loop {
+        match process::clone(flags) {
+            Err(Errno::ENOSPC) if left > 0 => left -= 1,
+            result => return result,
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 fn flags(network: Network) -> CloneFlags {
