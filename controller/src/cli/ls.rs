@@ -1,7 +1,7 @@
 //! `landbox ls`.
 
+use super::Invocation;
 use super::show::{phase_word, refresh_changes};
-use super::{Invocation, run};
 use crate::error::Result;
 use crate::host;
 use crate::session::document::{Document, Findings};
@@ -18,7 +18,6 @@ pub(super) struct LsArgs {
 }
 
 pub(super) fn ls(call: &Invocation, args: LsArgs) -> Result<u8> {
-    run::refuse_inside()?;
     let home = host::home()?;
     let state = StateDir::open(&StateDir::locate(&home))?;
     let mut listing = state.sessions()?;

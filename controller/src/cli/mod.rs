@@ -15,7 +15,8 @@ mod show;
 mod start;
 mod util;
 
-use crate::error::Result;
+use crate::error::{Failure, Kind, Result};
+use crate::host;
 use crate::ui::{ColorChoice, Ui};
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -88,6 +89,18 @@ pub struct Invocation {
     pub config: Option<PathBuf>,
 }
 
+/// Inside a session Landbox's state is masked: say so instead of failing on it.
+fn refuse_inside() -> Result<()> {
+    if host::is_inside() {
+        return Err(Failure::new(
+            Kind::Refused,
+            "this is the inside of a session, where landbox's own state is hidden",
+        )
+        .hint("leave the session first; inside, only `landbox send` works"));
+    }
+    Ok(())
+}
+
 /// Whether the first word that is neither a flag nor a flag's value is `run` or `resume`.
 fn names_a_run(mut words: impl Iterator<Item = std::ffi::OsString>) -> bool {
     while let Some(word) = words.next() {
@@ -119,25 +132,32 @@ pub fn main() -> ExitCode {
     };
     let Global { config, json, color, quiet, verbose } = cli.global;
     let call = Invocation { ui: Ui::new(json, quiet, verbose, color), config };
-    let (result, failed): (Result<u8>, Option<u8>) = match cli.command {
-        Command::Run(args) => (run::run(&call, args), Some(125)),
-        Command::Resume(args) => (resume::resume(&call, args), Some(125)),
-        Command::Ls(args) => (ls::ls(&call, args), None),
-        Command::Show(args) => (show::show(&call, args), None),
-        Command::Diff(args) => (diff::diff(&call, args), None),
-        Command::Land(args) => (land::land(&call, args), None),
-        Command::Discard(args) => (discard::discard(&call, args), None),
-        Command::Doctor(args) => (doctor::doctor(&call, args), None),
-        Command::Gc(args) => (gc::gc(&call, args), None),
-        Command::Send(args) => (send::send(&call, args), None),
-        Command::Util(args) => (util::util(&call, args), None),
-    };
+    let (result, failed) = dispatch(&call, cli.command);
     match result {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
             call.ui.failure(&failure);
             ExitCode::from(failed.unwrap_or_else(|| failure.kind.exit_code()))
         }
+    }
+}
+
+/// Runs a command; gives its result, and the exit code of a failure where that is fixed. Only two commands make sense
+/// inside a session.
+fn dispatch(call: &Invocation, command: Command) -> (Result<u8>, Option<u8>) {
+    let outside = refuse_inside();
+    match command {
+        Command::Run(args) => (outside.and_then(|()| run::run(call, args)), Some(125)),
+        Command::Resume(args) => (outside.and_then(|()| resume::resume(call, args)), Some(125)),
+        Command::Ls(args) => (outside.and_then(|()| ls::ls(call, args)), None),
+        Command::Show(args) => (outside.and_then(|()| show::show(call, args)), None),
+        Command::Diff(args) => (outside.and_then(|()| diff::diff(call, args)), None),
+        Command::Land(args) => (outside.and_then(|()| land::land(call, args)), None),
+        Command::Discard(args) => (outside.and_then(|()| discard::discard(call, args)), None),
+        Command::Doctor(args) => (outside.and_then(|()| doctor::doctor(call, args)), None),
+        Command::Gc(args) => (outside.and_then(|()| gc::gc(call, args)), None),
+        Command::Send(args) => (send::send(call, args), None),
+        Command::Util(args) => (util::util(call, args), None),
     }
 }
 

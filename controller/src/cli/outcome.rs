@@ -17,7 +17,7 @@ const NOT_FOUND: u8 = 127;
 /// The program was found but can't be executed.
 const NOT_EXECUTABLE: u8 = 126;
 /// Landbox itself failed.
-const LANDBOX_FAILED: u8 = 125;
+pub(super) const LANDBOX_FAILED: u8 = 125;
 
 /// Why a task never started.
 #[derive(Debug)]
@@ -156,6 +156,12 @@ pub(super) fn exec_failure(program: &[u8], errno: i32) -> Failure {
         Failure::new(Kind::Failed, format!("{name}: can't be executed: {}", error(errno)))
             .hint(format!("chmod +x makes a script executable: chmod +x {name}"))
     }
+}
+
+/// What the person reads where output could not be delivered: the task thought it was written.
+pub(super) fn output_lost(error: Errno) -> Failure {
+    Failure::new(Kind::Failed, format!("output of the session is lost: can't write it: {error}"))
+        .hint("make room, or send the output elsewhere, and run it again")
 }
 
 fn signal_code(signal: Signal) -> u8 {

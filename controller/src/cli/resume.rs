@@ -25,7 +25,6 @@ pub(super) struct ResumeArgs {
 }
 
 pub(super) fn resume(call: &Invocation, args: ResumeArgs) -> Result<u8> {
-    run::refuse_inside()?;
     let facts = Facts::gather()?;
     let state = StateDir::open(facts.state_dir.as_path())?;
     let mut session = state.find(Some(&args.id), None)?;

@@ -54,7 +54,6 @@ pub(super) struct RunArgs {
 }
 
 pub(super) fn run(call: &Invocation, args: RunArgs) -> Result<u8> {
-    refuse_inside()?;
     if let Some(name) = &args.name {
         session::check_name(name)?;
     }
@@ -117,18 +116,6 @@ pub(super) fn tell(call: &Invocation, unstarted: Unstarted, command: &[OsString]
         call.ui.failure(&failure);
     }
     Ok(code)
-}
-
-/// Inside a session Landbox's state is masked: say so instead of failing on it.
-pub(super) fn refuse_inside() -> Result<()> {
-    if host::is_inside() {
-        return Err(Failure::new(
-            Kind::Refused,
-            "this is the inside of a session, where landbox's own state is hidden",
-        )
-        .hint("leave the session first; inside, only `landbox send` works"));
-    }
-    Ok(())
 }
 
 fn is_auto(config: &Config, flags: &Flags) -> bool {

@@ -1,6 +1,6 @@
 //! `landbox show`.
 
-use super::{Invocation, run};
+use super::Invocation;
 use crate::error::Result;
 use crate::host::{Facts, LaunchView};
 use crate::land;
@@ -24,7 +24,6 @@ pub(super) struct ShowArgs {
 }
 
 pub(super) fn show(call: &Invocation, args: ShowArgs) -> Result<u8> {
-    run::refuse_inside()?;
     let facts = Facts::gather()?;
     let state = StateDir::open(facts.state_dir.as_path())?;
     let mut session = state.find(args.id.as_deref(), Some(&facts.cwd))?;

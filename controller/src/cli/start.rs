@@ -9,7 +9,7 @@ use crate::launch::{self, Launched, Refusal};
 use crate::overlay::prepare;
 use crate::plan;
 use crate::pty::signals::Signals;
-use crate::pty::{self, End, Made, Stdio, Terminal};
+use crate::pty::{self, Made, Relayed, Stdio, Terminal};
 use crate::seal::Key;
 use crate::session;
 use crate::session::document::{Document, Findings};
@@ -60,11 +60,15 @@ impl<'a> Starter<'a> {
         argv: &[OsString],
         report: Option<&Path>,
     ) -> Result<u8, Unstarted> {
-        let (end, sockets) = self.attempt(session, argv)?;
-        let (code, told) = outcome::conclude(session, end)?;
+        let (Relayed { end, lost }, sockets) = self.attempt(session, argv)?;
+        let (mut code, told) = outcome::conclude(session, end)?;
         super::show::refresh_changes(session, false);
         session.save_state()?;
         self.report(session, report, sockets);
+        if let Some(error) = lost {
+            self.call.ui.failure(&outcome::output_lost(error));
+            code = outcome::LANDBOX_FAILED;
+        }
         match told {
             Some(failure) => self.call.ui.failure(&failure),
             None => self.call.ui.status(outcome::farewell(session)),
@@ -76,7 +80,7 @@ impl<'a> Starter<'a> {
         &self,
         session: &mut Session,
         argv: &[OsString],
-    ) -> Result<(End, Vec<AbsPath>), Unstarted> {
+    ) -> Result<(Relayed, Vec<AbsPath>), Unstarted> {
         let number = session.state.launches.last().map_or(1, |last| last.number + 1);
         let terminal = Terminal::find();
         let Made { stdio, task, console } = Stdio::make(terminal.as_ref())?;
@@ -116,11 +120,11 @@ impl<'a> Starter<'a> {
             Ok(keeper) => keeper,
             Err(failure) => return Err(refuse(launched, failure)),
         };
-        let end = pty::relay(terminal.as_ref(), stdio, launched, &self.signals);
+        let relayed = pty::relay(terminal.as_ref(), stdio, launched, &self.signals);
         if let Some(keeper) = keeper {
             keeper.finish();
         }
-        Ok((end?, compiled.reachable_sockets))
+        Ok((relayed?, compiled.reachable_sockets))
     }
 
     /// Writes the session document where it was asked for.

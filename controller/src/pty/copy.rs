@@ -6,7 +6,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
 /// Bytes taken at once.
 const BUFFER: usize = 64 << 10;
@@ -24,6 +24,8 @@ pub(super) struct Copy {
 struct Progress {
     bytes: AtomicU64,
     writing: AtomicBool,
+    /// Error number of the write that failed.
+    error: AtomicI32,
 }
 
 impl Copy {
@@ -51,6 +53,12 @@ impl Copy {
         self.done.as_fd()
     }
 
+    /// Why bytes were lost, once it is done. A reader that went away wanted no more: that is none.
+    pub(super) fn lost(&self) -> Option<Errno> {
+        let error = self.progress.error.load(Ordering::Relaxed);
+        Some(Errno::from_raw_os_error(error)).filter(|e| error != 0 && *e != Errno::PIPE)
+    }
+
     /// How far it is, and whether it waits for the reader on our side rather than for the task.
     pub(super) fn progress(&self) -> (u64, bool) {
         (self.progress.bytes.load(Ordering::Relaxed), self.progress.writing.load(Ordering::Relaxed))
@@ -66,7 +74,8 @@ fn copy(from: &OwnedFd, to: BorrowedFd<'_>, progress: &Progress) {
             let written = write_all(to, buffer.get(..filled).unwrap_or_default());
             progress.writing.store(false, Ordering::Relaxed);
             progress.bytes.fetch_add(filled as u64, Ordering::Relaxed);
-            if written.is_err() {
+            if let Err(e) = written {
+                progress.error.store(e.raw_os_error(), Ordering::Relaxed);
                 return;
             }
         }

@@ -17,7 +17,8 @@ use rustix::process::Signal;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often a terminal that is shared with other programs of a pipeline is asked whose turn it is.
+/// How often a terminal that is shared with other programs of a pipeline, or in another job's hands, is asked whose turn
+/// it is.
 const TURN: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 /// How long silence may last once the session is over, before its output counts as drained. Needed only where the task
 /// handed its own descriptor to a process outside: everything else ends with an end of file.
@@ -42,6 +43,16 @@ struct Loop<'a> {
     signals: &'a Signals,
     init: OwnedFd,
     forward_keys: bool,
+    lost: Option<Errno>,
+}
+
+/// How a session went.
+#[derive(Debug)]
+pub struct Relayed {
+    /// How it ended.
+    pub end: End,
+    /// Why output of the task's could not be written, where that is not just a reader that was gone.
+    pub lost: Option<Errno>,
 }
 
 /// Carries everything between the caller and the task until the task has ended, its output is drained and nothing of
@@ -51,7 +62,7 @@ pub fn relay(
     stdio: Stdio,
     launched: Launched,
     signals: &Signals,
-) -> Result<End> {
+) -> Result<Relayed> {
     let Launched { mut child, mut events, init, .. } = launched;
     let restore = Restore;
     let (mut state, slave) = match Loop::new(terminal, stdio, signals, init) {
@@ -72,7 +83,7 @@ pub fn relay(
     drop(slave);
     state.drain();
     drop(restore);
-    Ok(end)
+    Ok(Relayed { end, lost: state.lost })
 }
 
 impl<'a> Loop<'a> {
@@ -103,9 +114,19 @@ impl<'a> Loop<'a> {
         }
         let input = Side::Caller(rustix::stdio::stdin());
         let stdin = stdin.map(|fd| Feed::new(input, Side::Ours(Arc::new(fd))));
-        let forward_keys = false;
-        let this =
-            Self { terminal, master, keys, screen, stdin, copies, signals, init, forward_keys };
+        let (forward_keys, lost) = (false, None);
+        let this = Self {
+            terminal,
+            master,
+            keys,
+            screen,
+            stdin,
+            copies,
+            signals,
+            init,
+            forward_keys,
+            lost,
+        };
         Ok((this, slave))
     }
 }
@@ -113,7 +134,9 @@ impl<'a> Loop<'a> {
 impl Loop<'_> {
     fn run(&mut self, events: &mut EventSocket) -> End {
         loop {
-            let limit = self.terminal.filter(|t| t.is_shared()).map(|_| TURN);
+            // A shell that brings a running job to the foreground says so to nobody.
+            let asks = |t: &&Terminal| t.is_shared() || !self.forward_keys;
+            let limit = self.terminal.filter(asks).map(|_| TURN);
             let mut fds = vec![
                 PollFd::new(&*events, PollFlags::IN),
                 PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN),
@@ -160,7 +183,9 @@ impl Loop<'_> {
 
     fn forget(&mut self, ended: &[bool]) {
         let mut flags = ended.iter();
-        self.copies.retain(|_| flags.next() != Some(&true));
+        for copy in self.copies.extract_if(.., |_| flags.next() == Some(&true)) {
+            self.lost = self.lost.or(copy.lost());
+        }
     }
 
     /// When the caller's terminal is gone, letting go of the master hangs the task's terminal up too.
