@@ -222,9 +222,9 @@ worlds! {
 struct Mounted(PathBuf);
 
 impl Mounted {
-    fn tmpfs(at: &Path) -> Self {
-        let done = Command::new("mount").args(["-t", "tmpfs", "landbox-test"]).arg(at).status();
-        assert!(done.unwrap().success(), "mounting a tmpfs needs root: start tests/run.sh as root");
+    fn new(kind: &str, at: &Path) -> Self {
+        let done = Command::new("mount").args(["-t", kind, "landbox-test"]).arg(at).status();
+        assert!(done.unwrap().success(), "mounting needs root: start tests/run.sh as root");
         Self(at.to_owned())
     }
 }
@@ -240,7 +240,7 @@ worlds! {
         let place = Place::new(world);
         let volume = place.project.join("vol");
         place.mkdir(&volume);
-        let _mounted = Mounted::tmpfs(&volume);
+        let _mounted = Mounted::new("tmpfs", &volume);
         std::fs::set_permissions(&volume, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
         place.write(volume.join("data"), "real\n");
         // Chosen by itself: the kernel's overlay can't span the mount.
@@ -255,6 +255,19 @@ worlds! {
         assert_eq!(kinds, ["home fuse", "project fuse", "mount-1 kernel-user"].map(|k| {
             if world.who == Who::Root { k.replace("kernel-user", "kernel-root") } else { k.to_owned() }
         }));
+    }
+
+    [user_kernel, user_fuse, root_kernel] fn root_a_second_proc_of_the_host_is_hidden(world) {
+        let place = Place::new(world);
+        let [inside, outside] = [place.home.join("chroot/proc"), place.outside.join("chroot/proc")];
+        place.mkdir(&inside);
+        place.mkdir(&outside);
+        let _mounted = (Mounted::new("proc", &inside), Mounted::new("proc", &outside));
+        let script = format!("ls -A {} {} | grep -v :", text(&inside), text(&outside));
+        // Chosen by itself: the kernel's overlay can't span the mount.
+        let out = place.landbox(["run", "--", "sh", "-c", &script]).output();
+        assert_eq!(out.text().trim(), "", "{}", out.errors());
+        assert!(out.errors().contains("is hidden"), "{}", out.errors());
     }
 
     [user_kernel] fn root_a_toolchain_below_run_is_found_and_the_rest_of_run_is_not(world) {

@@ -26,6 +26,8 @@ pub struct LaunchView {
     pub ssh: ssh::SshFiles,
     /// The policy's read-only paths, auth paths and layer targets, with what is there now.
     pub kinds: Vec<(AbsPath, Kind)>,
+    /// Where a `/proc` of the host's is mounted besides `/proc` itself (a chroot's, say), with what is there.
+    pub procs: Vec<(AbsPath, Kind)>,
     /// Masked paths below a read-only or auth path that are links now.
     pub masked_links: Vec<AbsPath>,
     /// Every mount of this namespace.
@@ -55,6 +57,12 @@ impl LaunchView {
             .chain(policy.layers.iter().map(|layer| &layer.target))
             .map(|path| (path.clone(), files::kind_of(path.as_path())))
             .collect();
+        let procs = facts
+            .mounts
+            .iter()
+            .filter(|mount| mount.fs_type == "proc" && !is_below(&mount.point, "/proc"))
+            .map(|mount| (mount.point.clone(), files::kind_of(mount.point.as_path())))
+            .collect();
         let real = || policy.read_only.iter().chain(&policy.auth);
         let masked_links = policy
             .masks
@@ -75,6 +83,7 @@ impl LaunchView {
             // With every id mapped, root's files are root's inside too.
             ssh: if facts.maps_everyone { ssh::SshFiles::default() } else { ssh::gather(files) },
             kinds,
+            procs,
             masked_links,
             mounts: facts.mounts.clone(),
             exe: Some(facts.exe.clone()).filter(|exe| files::kind_of(exe.as_path()) == Kind::File),

@@ -1,15 +1,34 @@
 //! Where each mask is made: in the layer that shows the path, or on top of everything else.
 
 use super::binds::{Binding, Role};
-use crate::host::LaunchView;
+use crate::host::{Kind, LaunchView};
 use landbox_shared::path::AbsPath;
 use landbox_shared::plan::{LayerMask, Op};
-use landbox_shared::policy::{MaskKind, Policy};
+use landbox_shared::policy::{Mask, MaskKind, Policy};
 
 /// Masks on top of everything, and the sockets that stay reachable.
 pub(super) struct Outside {
     pub(super) ops: Vec<Op>,
     pub(super) reachable: Vec<AbsPath>,
+}
+
+/// The policy with every other `/proc` of the host's hidden too: through it, a session would see the host's processes,
+/// and through their `root` and `cwd` the real files, writable.
+pub(super) fn with_procs(policy: &Policy, view: &LaunchView) -> Policy {
+    let mut policy = policy.clone();
+    for (path, kind) in &view.procs {
+        let kind = match kind {
+            Kind::Dir => MaskKind::Dir,
+            Kind::File | Kind::Socket | Kind::Special | Kind::Link => MaskKind::File,
+            // Covered by another mount, or not to be reached by the session either.
+            Kind::Missing | Kind::Denied => continue,
+        };
+        if !policy.masks.iter().any(|mask| path.is_within(&mask.path)) {
+            policy.masks.retain(|mask| !mask.path.is_within(path));
+            policy.masks.push(Mask { path: path.clone(), kind });
+        }
+    }
+    policy
 }
 
 /// The masks that layer number `at` shows, below its target.

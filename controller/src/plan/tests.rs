@@ -151,6 +151,33 @@ fn masks_are_made_by_the_nearest_layer_else_on_top_of_everything() {
 }
 
 #[test]
+fn every_other_proc_of_the_host_is_hidden_wherever_it_shows() {
+    let mut policy = policy();
+    policy.read_only = vec![abs("/srv/jails")];
+    policy.masks =
+        vec![mask("/home/u/chroot/proc/sys", MaskKind::Dir), mask("/opt/x", MaskKind::Dir)];
+    let mut at = view(&policy);
+    at.procs = vec![
+        (abs("/home/u/chroot/proc"), FileKind::Dir),
+        (abs("/srv/jails/a/proc"), FileKind::Dir),
+        (abs("/etc/mtab"), FileKind::File),
+        (abs("/opt/x/proc"), FileKind::Dir),
+        (abs("/gone"), FileKind::Missing),
+    ];
+    assert_eq!(
+        middle(&policy, &at),
+        [
+            "layer home /home/u [chroot/proc]",
+            LAYERS[1],
+            "bind /srv/jails ro",
+            "mask /etc/mtab File",
+            "mask /opt/x Dir",
+            "mask /srv/jails/a/proc Dir",
+        ]
+    );
+}
+
+#[test]
 fn the_deepest_rule_wins_whatever_the_order_of_the_lists() {
     let mut policy = policy();
     policy.read_only = vec![abs("/data/ref/tokens/fixed"), abs("/data/ref"), abs("/home/u/ref")];

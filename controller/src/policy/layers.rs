@@ -65,7 +65,12 @@ pub(super) fn decide(
         // Asking a server that is away may hang; a mount point is a folder unless it shows part of a file system.
         let is_dir = mount.root == b"/"
             || crate::host::files::kind_of(mount.point.as_path()) == FileKind::Dir;
-        if is_pseudo(&mount.fs_type) {
+        if mount.fs_type == "proc" {
+            // The plan hides every /proc but the session's own.
+            found
+                .warnings
+                .push(format!("{} shows the host's processes and is hidden", mount.point));
+        } else if is_pseudo(&mount.fs_type) {
             found.read_only.push(mount.point.clone());
             found.warnings.push(format!(
                 "{} is a {} mount and can't be written inside",

@@ -284,10 +284,12 @@ fn nested_mounts_get_layers_and_push_their_surroundings_to_fuse() {
     m.folder("h/data/deep");
     m.folder("h/p/vol");
     m.folder("h/proc");
+    m.folder("h/sys");
     m.mount("h/data", "ext4");
     m.mount("h/data/deep", "xfs");
     m.mount("h/p/vol", "btrfs");
     m.mount("h/proc", "proc");
+    m.mount("h/sys", "sysfs");
     let r = m.resolve(&Flags::default());
     assert_eq!(
         m.layers(&r),
@@ -299,8 +301,9 @@ fn nested_mounts_get_layers_and_push_their_surroundings_to_fuse() {
             "mount-3 h/p/vol kernel",
         ]
     );
-    assert_eq!(r.policy.read_only, [m.abs("h/proc")]);
-    assert!(r.warnings.iter().any(|w| w.contains("proc mount")));
+    assert_eq!(r.policy.read_only, [m.abs("h/sys")]);
+    assert!(r.warnings.iter().any(|w| w.contains("sysfs mount")));
+    assert!(r.warnings.iter().any(|w| w.contains("the host's processes and is hidden")));
     // Hidden and read-only mounts need no layer.
     let flags = Flags { hide: vec!["~/data".into()], ..read_only(&["~/p/vol"]) };
     assert_eq!(m.layers(&m.resolve(&flags)), ["home h fuse", "project h/p fuse"]);
