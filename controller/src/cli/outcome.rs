@@ -141,7 +141,8 @@ fn error(errno: i32) -> std::io::Error {
 
 /// The exit code for a program that execve(2) refused.
 pub(super) fn exec_code(errno: i32) -> u8 {
-    let missing = [Errno::NOENT, Errno::NOTDIR].contains(&Errno::from_raw_os_error(errno));
+    // As numbers: what the helper says need not be a valid one.
+    let missing = [Errno::NOENT, Errno::NOTDIR].map(Errno::raw_os_error).contains(&errno);
     if missing { NOT_FOUND } else { NOT_EXECUTABLE }
 }
 

@@ -55,8 +55,10 @@ impl Copy {
 
     /// Why bytes were lost, once it is done. A reader that went away wanted no more: that is none.
     pub(super) fn lost(&self) -> Option<Errno> {
-        let error = self.progress.error.load(Ordering::Relaxed);
-        Some(Errno::from_raw_os_error(error)).filter(|e| error != 0 && *e != Errno::PIPE)
+        match self.progress.error.load(Ordering::Relaxed) {
+            0 => None,
+            number => Some(Errno::from_raw_os_error(number)).filter(|e| *e != Errno::PIPE),
+        }
     }
 
     /// How far it is, and whether it waits for the reader on our side rather than for the task.
