@@ -5,7 +5,7 @@ use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io;
 use rustix::process::Signal;
-use rustix::termios::{self, LocalModes, OptionalActions, Termios};
+use rustix::termios::{self, InputModes, LocalModes, OptionalActions, OutputModes, Termios};
 use std::sync::{Arc, Mutex, Once};
 
 /// What to put back, for every way this process may end (a panic aborts in release builds, so that no destructor runs).
@@ -25,6 +25,12 @@ fn stdio() -> [BorrowedFd<'static>; 3] {
     [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()]
 }
 
+/// Whether this process may use the terminal. In the background the kernel would stop it for trying.
+fn is_foreground(fd: BorrowedFd<'_>) -> bool {
+    // An error means that it is not our controlling terminal: then job control does not apply.
+    termios::tcgetpgrp(fd).map_or(true, |group| group == rustix::process::getpgrp())
+}
+
 fn is_pipe(fd: BorrowedFd<'_>) -> bool {
     rustix::fs::fstat(fd).is_ok_and(|st| rustix::fs::FileType::from_raw_mode(st.st_mode).is_fifo())
 }
@@ -33,7 +39,14 @@ impl Terminal {
     /// The terminal of the caller, if one of descriptors 0 to 2 is one.
     pub fn find() -> Option<Self> {
         let fd = stdio().into_iter().find(|fd| termios::isatty(fd))?;
-        let initial = termios::tcgetattr(fd).ok()?;
+        let mut initial = termios::tcgetattr(fd).ok()?;
+        if !is_foreground(fd) {
+            // What the shell set for its own prompt is not what it gives to a job.
+            initial.local_modes |=
+                LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG | LocalModes::IEXTEN;
+            initial.input_modes |= InputModes::ICRNL | InputModes::IXON;
+            initial.output_modes |= OutputModes::OPOST | OutputModes::ONLCR;
+        }
         let keyboard_is_stdin = termios::isatty(stdio()[0]);
         // In a pipeline another program may be using the same terminal (`| less`, `ssh .. |`).
         let shared = is_pipe(stdio()[0]) || is_pipe(stdio()[1]);
@@ -77,15 +90,9 @@ impl Terminal {
         termios::tcsetwinsize(task, termios::tcgetwinsize(self.fd)?)
     }
 
-    /// Whether this process may use the terminal. In the background the kernel would stop it for trying.
-    pub(super) fn is_foreground(&self) -> bool {
-        // An error means that it is not our controlling terminal: then job control does not apply.
-        termios::tcgetpgrp(self.fd).map_or(true, |group| group == rustix::process::getpgrp())
-    }
-
     /// Whether keys are to be forwarded now; sets the terminal raw or back accordingly. `task` is the task's terminal.
     pub(super) fn turn(&self, task: impl rustix::fd::AsFd) -> bool {
-        if !self.is_foreground() {
+        if !is_foreground(self.fd) {
             return false;
         }
         if !self.shared {
@@ -137,12 +144,9 @@ pub(super) fn restore() {
     // From the panic hook the lock may be held by the very thread that panicked.
     let Ok(mut saved) = SAVED.try_lock() else { return };
     let Some(termios) = saved.take() else { return };
-    if let Some(fd) = stdio().into_iter().find(|fd| termios::isatty(fd)) {
-        let foreground =
-            termios::tcgetpgrp(fd).map_or(true, |group| group == rustix::process::getpgrp());
-        if foreground {
-            let _ = termios::tcsetattr(fd, OptionalActions::Now, &termios);
-        }
+    let terminal = stdio().into_iter().find(|fd| termios::isatty(fd));
+    if let Some(fd) = terminal.filter(|fd| is_foreground(*fd)) {
+        let _ = termios::tcsetattr(fd, OptionalActions::Now, &termios);
     }
 }
 
