@@ -16,7 +16,9 @@ use nix::sched::{CloneFlags, unshare};
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::stat::{Mode, stat, umask};
-use nix::unistd::{chdir, dup2_stderr, dup2_stdin, dup2_stdout, execve, setsid};
+use nix::unistd::{
+    AccessFlags, access, chdir, dup2_stderr, dup2_stdin, dup2_stdout, execve, setsid,
+};
 use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
@@ -162,11 +164,15 @@ impl Prepared {
     fn execute(&self) -> Errno {
         const NOT_THERE: [Errno; 5] =
             [Errno::ENOENT, Errno::ENOTDIR, Errno::ESTALE, Errno::ENODEV, Errno::ETIMEDOUT];
+        let named = self.argv.first().is_some_and(|name| name.as_bytes().contains(&b'/'));
         let mut refused = Errno::ENOENT;
         for path in &self.candidates {
             let errno = self.try_one(path);
             if errno == Errno::EACCES {
-                refused = errno;
+                // A folder of the search path that may not be entered says nothing about the program.
+                if named || access(path.as_c_str(), AccessFlags::F_OK).is_ok() {
+                    refused = errno;
+                }
             } else if !NOT_THERE.contains(&errno) {
                 return errno;
             }
