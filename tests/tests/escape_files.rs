@@ -1,0 +1,295 @@
+//! Isolation, proved: real home, project, neighbours and system folders are the same to the last attribute after a hostile
+//! program has tried every way of writing.
+#![allow(clippy::unwrap_used)] // the lint knows test functions, not the functions they share
+
+use landbox_tests::probe::{Attack, Attempt};
+use landbox_tests::snapshot::{Depth, Snapshot};
+use landbox_tests::world::{self, Who};
+use landbox_tests::{Place, World, worlds};
+use std::fs::{self, File, OpenOptions};
+use std::io::Read;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, chown};
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A session masks every socket it finds, those of another test too; when that test removes its folder, the mask falls off
+/// and the session ends, as it should. So one at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    // A test that failed before is no reason for this one to.
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What the machine has besides files: things that a session must not reach.
+struct Host {
+    listeners: Vec<UnixListener>,
+    datagrams: Vec<UnixDatagram>,
+    fifos: Vec<File>,
+    victim: Child,
+    attack: Attack,
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        let _ = self.victim.kill();
+        let _ = self.victim.wait();
+    }
+}
+
+fn host(place: &Place) -> Host {
+    let (uid, gid) = place.world.ids();
+    let own = |path: &Path| {
+        chown(path, Some(uid), Some(gid)).unwrap();
+        fs::set_permissions(path, PermissionsExt::from_mode(0o666)).unwrap();
+    };
+    let folders = [&place.home, &place.project, &place.outside];
+    let streams = folders.map(|f| f.join("stream.sock"));
+    let letters = folders.map(|f| f.join("letter.sock"));
+    let fifos = [&place.home, &place.project].map(|f| f.join("fifo"));
+    let name = format!("landbox-test-{}", place.root().display());
+    let mut listeners: Vec<_> = streams.iter().map(|p| UnixListener::bind(p).unwrap()).collect();
+    let address = SocketAddr::from_abstract_name(&name).unwrap();
+    listeners.push(UnixListener::bind_addr(&address).unwrap());
+    listeners.iter().for_each(|l| l.set_nonblocking(true).unwrap());
+    let datagrams: Vec<_> = letters.iter().map(|p| UnixDatagram::bind(p).unwrap()).collect();
+    datagrams.iter().for_each(|d| d.set_nonblocking(true).unwrap());
+    let open_fifo = |path: &PathBuf| {
+        let made = Command::new("mkfifo").arg(path).status().unwrap();
+        assert!(made.success());
+        let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).unwrap();
+        own(path);
+        file
+    };
+    let fifos_open = fifos.iter().map(open_fifo).collect();
+    streams.iter().chain(&letters).for_each(|path| own(path));
+    let mut sleep = Command::new("sleep");
+    sleep.arg("600").current_dir(&place.outside);
+    if world::is_root() {
+        sleep.uid(uid).gid(gid);
+    }
+    let victim = sleep.spawn().unwrap();
+    let attack = Attack {
+        targets: targets(place),
+        gently: ["/etc/passwd", "/etc", "/usr/bin/env", "/usr/local/bin", "/boot", "/root", "/"]
+            .map(PathBuf::from)
+            .into(),
+        scratch: "/tmp/scratch".into(),
+        sockets: streams.into_iter().chain(letters).collect(),
+        abstract_sockets: vec![name],
+        fifos: fifos.into(),
+        pids: vec![i32::try_from(victim.id()).unwrap(), i32::try_from(std::process::id()).unwrap()],
+        host_pid_namespace: fs::read_link("/proc/self/ns/pid").unwrap().display().to_string(),
+    };
+    Host { listeners, datagrams, fifos: fifos_open, victim, attack }
+}
+
+/// Files of every kind in the project, the home, beside them, and where only root may write.
+fn targets(place: &Place) -> Vec<PathBuf> {
+    let mut targets = Vec::new();
+    for folder in [&place.project, &place.home, &place.outside] {
+        let dir = folder.join("victims");
+        for (name, mode) in
+            [("plain", 0o644), ("private", 0o600), ("script", 0o755), ("open", 0o666)]
+        {
+            let path = dir.join(name).join("file");
+            place.write(&path, format!("{name} {}\n", "content ".repeat(600)));
+            fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+            targets.push(path);
+        }
+        let twin = dir.join("twin/file");
+        place.write(&twin, "two names\n");
+        fs::hard_link(&twin, dir.join("twin-name")).unwrap();
+        targets.push(twin);
+        targets.push(dir.join("plain"));
+    }
+    // A stand-in for a system folder: everything a folder of root's is to the boundary, but nobody's loss.
+    let system = place.root().join("system");
+    fs::create_dir(&system).unwrap();
+    fs::write(system.join("conf"), "root's\n").unwrap();
+    targets.push(system.join("conf"));
+    targets
+}
+
+/// The kernel's own switches, which are no files of a disk.
+fn switches() -> Vec<String> {
+    ["kernel/core_pattern", "kernel/hostname", "kernel/modprobe", "net/ipv4/ip_forward"]
+        .iter()
+        .map(|name| fs::read_to_string(format!("/proc/sys/{name}")).unwrap_or_default())
+        .collect()
+}
+
+fn tried<'a>(attempts: &'a [Attempt], way: &str) -> Vec<&'a Attempt> {
+    let found: Vec<_> = attempts.iter().filter(|a| a.way == way).collect();
+    assert!(!found.is_empty(), "{way} was not tried");
+    found
+}
+
+worlds! {
+    [user_kernel, user_fuse, root_kernel, root_fuse]
+    fn a_hostile_program_changes_nothing_real(world) {
+        let _alone = alone();
+        let place = Place::new(world);
+        // The first run makes the signing key and the state folder: those are ours.
+        place.sh("true").output().ok();
+        let mut host = host(&place);
+        place.write(place.root().join("attack.json"), serde_json::to_vec(&host.attack).unwrap());
+        place.write(place.outside.join("stdin.txt"), "the owner's input\n");
+        place.write(place.outside.join("stderr.txt"), "ORIGINAL\n");
+        for fd in ["fd7", "fd9", "fd2048"] {
+            place.write(place.outside.join(fd), "inherited\n");
+        }
+        let ours =
+            [place.state(), place.home.join(".config/landbox"), place.outside.join("stderr.txt")];
+        let system: Vec<&Path> =
+            ["/etc", "/usr/bin", "/usr/sbin", "/usr/local", "/opt", "/boot"].map(Path::new).into();
+        let look = || {
+            (
+                Snapshot::take(&[place.root()], &ours, Depth::Content),
+                Snapshot::take(&system, &[], Depth::Metadata),
+                switches(),
+            )
+        };
+        let before = look();
+        assert!(before.0.len() > 40 && before.1.len() > 200);
+
+        let out = place.outside.display();
+        let file = place.root().join("attack.json");
+        let ended = place
+            .prober(["attack", file.to_str().unwrap()])
+            .stdin_file(File::open(place.outside.join("stdin.txt")).unwrap())
+            .stderr_file(
+                OpenOptions::new().append(true).read(true).open(place.outside.join("stderr.txt")).unwrap(),
+            )
+            .prefix(&format!(
+                "ulimit -n 4096; exec 7<>{out}/fd7 9<{out}/fd9 10</ 2048<>{out}/fd2048"
+            ))
+            .limit(180)
+            .output();
+        let stderr = fs::read_to_string(place.outside.join("stderr.txt")).unwrap();
+        assert!(stderr.starts_with("ORIGINAL\n"), "{stderr}");
+        assert_eq!(ended.code(), 0, "{stderr}");
+        let attempts: Vec<Attempt> = ended.json_of_last_line();
+
+        let after = look();
+        before.0.same_as(&after.0);
+        before.1.same_as(&after.1);
+        assert_eq!(before.2, after.2, "switches of the kernel");
+        // The attack was one: it ran to its end, and in the merged view its writes worked.
+        assert!(attempts.len() > 1000, "{}", attempts.len());
+        let on = place.project.join("victims/open/file").display().to_string();
+        assert!(tried(&attempts, "open for writing").iter().any(|a| a.on == on && a.worked()));
+        // Nothing of the host was reached.
+        let inherited: Vec<_> = attempts.iter().filter(|a| a.way == "inherited descriptor").collect();
+        assert!(inherited.is_empty(), "{inherited:#?}");
+        for listener in &host.listeners {
+            assert!(listener.accept().is_err(), "a connection reached {:?}", listener.local_addr());
+        }
+        for socket in &host.datagrams {
+            assert!(socket.recv(&mut [0; 8]).is_err(), "a letter reached {:?}", socket.local_addr());
+        }
+        for fifo in &mut host.fifos {
+            assert!(!matches!(fifo.read(&mut [0; 8]), Ok(1..)), "bytes came through a FIFO");
+        }
+        assert!(host.victim.try_wait().unwrap().is_none(), "a process of the host was ended");
+        for way in ["make and open a disk", "sethostname", "umount", "remount writable", "mount over"] {
+            let worked: Vec<_> = tried(&attempts, way).into_iter().filter(|a| a.worked()).collect();
+            assert!(worked.is_empty(), "{worked:#?}");
+        }
+        for way in ["ptrace", "write its memory", "reach its root", "signal 0"] {
+            let worked: Vec<_> = tried(&attempts, way).into_iter().filter(|a| a.worked()).collect();
+            assert!(worked.is_empty(), "{worked:#?}");
+        }
+        // What every program needs works.
+        for way in ["socketpair", "own socket below /tmp"] {
+            assert!(tried(&attempts, way).iter().all(|a| a.worked()), "{way}");
+        }
+    }
+
+    [root_kernel]
+    fn a_mount_the_host_makes_later_on_a_shared_mount_is_not_writable_inside(world) {
+        shared_mount_made_later(world);
+    }
+}
+
+/// In a world of an ordinary user too, but the test itself must be root.
+#[test]
+fn root_makes_a_shared_mount_later_and_a_user_session_can_not_write_it() {
+    shared_mount_made_later(World::USUAL);
+}
+
+fn shared_mount_made_later(world: World) {
+    let _alone = alone();
+    assert!(world::is_root(), "this test mounts on the host: start tests/run.sh as root");
+    let place = Place::new(world);
+    let shared = place.root().join("shared");
+    fs::create_dir(&shared).unwrap();
+    let mount = |args: &[&str]| {
+        assert!(Command::new("mount").args(args).status().unwrap().success(), "{args:?}");
+    };
+    let path = shared.to_str().unwrap();
+    mount(&["-t", "tmpfs", "-o", "mode=0777", "none", path]);
+    mount(&["--make-shared", path]);
+    let sub = shared.join("sub");
+    fs::create_dir(&sub).unwrap();
+    fs::set_permissions(&sub, PermissionsExt::from_mode(0o777)).unwrap();
+    let script = format!("echo ready; read go; touch {0}/pwned; ls {0}", sub.display());
+    let mut live = place.sh(&format!("{script}; cat /proc/self/mountinfo")).stdin_open().start();
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        live.expect("ready");
+        mount(&["-t", "tmpfs", "-o", "mode=0777", "none", sub.to_str().unwrap()]);
+        fs::write(sub.join("of-the-host"), "").unwrap();
+        live.write(b"go\n");
+        live.close_stdin();
+    }));
+    let out = live.wait();
+    let found: Vec<_> = fs::read_dir(&sub).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert!(Command::new("umount").args(["-R", path]).status().unwrap().success());
+    result.unwrap();
+    assert_eq!(found, ["of-the-host"], "{}", out.text());
+    let text = out.text();
+    assert!(text.starts_with("ready\n"), "{text} {}", out.errors());
+    assert!(!text.contains("shared:") && !text.contains("master:"), "{text}");
+}
+
+worlds! {
+    [user_kernel, user_fuse, root_kernel]
+    fn inside_reads_are_native_and_writes_are_seen_inside(world) {
+        let _alone = alone();
+        let place = Place::new(world);
+        let script = format!(
+            "cat ~/.profile README.md {}/data.txt; echo new >> README.md; rm src/main.py; cat README.md; ls src; pwd",
+            place.outside.display()
+        );
+        let text = place.sh(&script).output().ok().text();
+        let expected = format!(
+            "# the owner's\n# Project\n\nOne line.\noutside\n# Project\n\nOne line.\nnew\ndeep\n{}\n",
+            place.project.display()
+        );
+        assert_eq!(text, expected);
+    }
+
+    [user_kernel, user_fuse, root_kernel]
+    fn the_session_is_the_owner_without_rights(world) {
+        let _alone = alone();
+        let place = Place::new(world);
+        let facts: landbox_tests::probe::Facts = place.prober(["facts"]).output().ok().json();
+        let (uid, gid) = world.ids();
+        assert_eq!(facts.uids, [uid; 4]);
+        assert_eq!(facts.gids, [gid; 4]);
+        for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
+            assert_eq!(facts.status[set], "0000000000000000", "{set}");
+        }
+        assert_eq!(facts.status["NoNewPrivs"], "1");
+        assert_eq!(facts.status["Seccomp"], "2");
+        assert_eq!(facts.cwd, place.project.display().to_string());
+        assert!(facts.fds.keys().all(|fd| *fd <= 2), "{:?}", facts.fds);
+        assert!(facts.pids.len() < 8, "{:?}", facts.pids);
+        if world.who == Who::User {
+            assert_eq!(facts.uid_map.split(' ').next(), Some(uid.to_string().as_str()));
+        }
+    }
+}
