@@ -1,0 +1,222 @@
+//! Beginnings and ends: whatever dies, nothing is left running or mounted, and nothing written is lost.
+#![allow(clippy::unwrap_used)] // the lint knows test functions, not the functions they share
+
+use landbox_tests::procs::{self, Proc};
+use landbox_tests::run::Live;
+use landbox_tests::snapshot::{Depth, Snapshot};
+use landbox_tests::{Place, worlds};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::time::Duration;
+
+/// A session that has written `kept.txt` and goes on running, and its processes.
+fn running(place: &Place) -> (Live, Vec<Proc>) {
+    let script = "setsid sleep 888 & setsid sh -c 'trap \"\" TERM HUP INT; while :; do sleep 1; done' & \
+                  echo kept > kept.txt; echo ready; while :; do sleep 1; done";
+    let live = place.sh(script).start();
+    let tree = procs::wait_for("the session and its children", 20, || {
+        let tree = procs::descendants(live.pid());
+        (tree.iter().filter(|p| p.name == "sleep").count() >= 3).then_some(tree)
+    });
+    (live, tree)
+}
+
+/// Nothing runs, nothing is mounted, and the change is still there.
+#[track_caller]
+fn all_is_over(place: &Place, tree: &[Proc]) {
+    procs::gone(tree, 5);
+    assert_eq!(procs::mounts_below(place.root()), Vec::<String>::new());
+    assert!(!place.project.join("kept.txt").exists());
+    assert_eq!(place.changes(), [("kept.txt".to_owned(), "added".to_owned())]);
+}
+
+fn named<'a>(tree: &'a [Proc], name: &str) -> Vec<&'a Proc> {
+    tree.iter().filter(|p| p.name.starts_with(name)).collect()
+}
+
+worlds! {
+    [user_kernel, user_fuse, root_kernel, root_fuse]
+    fn killing_the_controller_ends_everything(world) {
+        let place = Place::new(world);
+        let (live, tree) = running(&place);
+        procs::kill(live.pid(), Signal::KILL);
+        assert_eq!(live.wait().code(), 1009);
+        all_is_over(&place, &tree);
+    }
+
+    [user_kernel, user_fuse, root_kernel]
+    fn killing_any_process_of_the_helper_ends_everything(world) {
+        let place = Place::new(world);
+        let (live, tree) = running(&place);
+        let helpers = named(&tree, "landbox-helper").len().max(2);
+        procs::kill(live.pid(), Signal::KILL);
+        live.wait();
+        procs::gone(&tree, 5);
+        for n in 0..helpers {
+            let place = Place::new(world);
+            let (live, tree) = running(&place);
+            // The helper's processes, whatever they call themselves: children of the controller, and theirs, that are
+            // not the task's.
+            let all: Vec<&Proc> =
+                tree.iter().filter(|p| !["sh", "sleep", "setsid", "fuse-overlayfs"].contains(&p.name.as_str())).collect();
+            let Some(victim) = all.get(n) else { break };
+            procs::kill(victim.pid, Signal::KILL);
+            assert_eq!(live.wait().code(), 125, "killed {victim:?}");
+            all_is_over(&place, &tree);
+        }
+    }
+
+    [user_fuse, root_fuse]
+    fn killing_the_overlay_s_process_ends_everything_and_keeps_what_was_written(world) {
+        let place = Place::new(world);
+        let (live, tree) = running(&place);
+        let overlays = named(&tree, "fuse-overlayfs");
+        assert!(overlays.len() >= 2, "{tree:#?}");
+        procs::kill(overlays[0].pid, Signal::KILL);
+        let out = live.wait();
+        assert_eq!(out.code(), 125, "{}", out.errors());
+        all_is_over(&place, &tree);
+    }
+
+    [user_kernel, user_fuse, root_kernel]
+    fn a_polite_end_ends_everything_too(world) {
+        for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129)] {
+            let place = Place::new(world);
+            let (live, tree) = running(&place);
+            procs::kill(live.pid(), signal);
+            assert_eq!(live.wait().code(), code);
+            all_is_over(&place, &tree);
+        }
+    }
+
+    [user_kernel, user_fuse, root_kernel]
+    fn strays_end_with_the_command(world) {
+        let place = Place::new(world);
+        let script = "setsid sleep 887 & setsid sh -c 'trap \"\" TERM HUP INT; sleep 886' & sleep 0.5; echo kept > kept.txt; read x";
+        let mut live = place.sh(script).stdin_open().start();
+        let tree = procs::wait_for("the strays", 20, || {
+            let tree = procs::descendants(live.pid());
+            (named(&tree, "sleep").len() >= 2 && named(&tree, "sh").len() >= 2).then_some(tree)
+        });
+        std::thread::sleep(Duration::from_millis(600));
+        live.write(b"\n");
+        live.wait();
+        all_is_over(&place, &tree);
+    }
+
+    [user_kernel, root_kernel]
+    fn orphans_are_reaped(world) {
+        let place = Place::new(world);
+        let script = "for i in $(seq 300); do (sh -c 'true &'); done; sleep 0.5; \
+                      cat /proc/[0-9]*/stat 2>/dev/null | grep -c ') Z '";
+        let text = place.sh(script).output().text();
+        assert_eq!(text, "0\n");
+    }
+
+    [user_kernel, user_fuse, root_kernel]
+    fn killed_at_any_moment_of_the_start_nothing_is_left(world) {
+        let place = Place::new(world);
+        place.sh("true").output().ok();
+        let ours = [place.state(), place.home.join(".config/landbox")];
+        let look = || Snapshot::take(&[place.root()], &ours, Depth::Content);
+        let before = look();
+        for n in 0..30 {
+            let live = place.session(["--name", "again"], ["true"]).start();
+            std::thread::sleep(Duration::from_millis(n * 4));
+            let tree = procs::descendants(live.pid());
+            procs::kill(live.pid(), Signal::KILL);
+            live.wait();
+            procs::gone(&tree, 5);
+            place.landbox(["discard", "again", "--yes"]).output();
+        }
+        assert_eq!(procs::mounts_below(place.root()), Vec::<String>::new());
+        before.same_as(&look());
+        place.session(["--name", "again"], ["true"]).output().ok();
+    }
+
+    [user_kernel, user_fuse, root_kernel]
+    fn deletions_hold_when_the_session_is_resumed(world) {
+        let place = Place::new(world);
+        place
+            .session(["--name", "s"], ["sh", "-c", "rm README.md; rm -rf src; mkdir src; echo n > src/new; mv link linked"])
+            .output()
+            .ok();
+        let before = place.changes();
+        let out = place.landbox(["resume", "s", "--", "sh", "-c", "ls; ls src"]).output().ok();
+        assert_eq!(out.text(), "linked\nsrc\nnew\n");
+        assert_eq!(place.changes(), before);
+    }
+
+    [user_kernel, user_fuse, root_kernel]
+    fn discarding_leaves_nothing_whatever_the_modes(world) {
+        let place = Place::new(world);
+        place
+            .session(["--name", "s"], ["sh", "-c", "mkdir -p x/y; echo 1 > x/y/z; ln -s ~/.profile x/l; chmod 000 x/y; chmod 555 x; rm README.md"])
+            .output()
+            .ok();
+        place.landbox(["discard", "s", "--yes"]).output().ok();
+        let left = place.sessions();
+        let layers: Vec<_> = left.iter().map(|s| s.join("layers/project/upper")).filter(|p| p.exists()).collect();
+        assert_eq!(layers, Vec::<std::path::PathBuf>::new());
+        assert!(place.home.join(".profile").exists());
+        place.session(["--name", "s"], ["true"]).output().ok();
+    }
+
+    [user_kernel, user_fuse]
+    fn two_sessions_on_one_project_see_nothing_of_each_other(world) {
+        let place = Place::new(world);
+        let mut first = place
+            .session(["--name", "a"], ["sh", "-c", "echo A > f; echo ready; read go; cat f; ls"])
+            .stdin_open()
+            .start();
+        first.expect("ready");
+        let second = place.session(["--name", "b"], ["sh", "-c", "ls; echo B > f; echo B > g"]).output().ok();
+        assert_eq!(second.text(), "README.md\nlink\nsrc\n");
+        first.write(b"\n");
+        let first = first.wait().ok();
+        assert_eq!(first.text(), "ready\nA\nREADME.md\nf\nlink\nsrc\n");
+    }
+
+    [user_kernel, root_kernel]
+    fn a_name_in_use_is_refused_and_its_session_unharmed(world) {
+        let place = Place::new(world);
+        let mut first = place
+            .session(["--name", "s"], ["sh", "-c", "echo mine > kept.txt; echo ready; read go; cat kept.txt"])
+            .stdin_open()
+            .start();
+        first.expect("ready");
+        for _ in 0..5 {
+            let out = place.session(["--name", "s"], ["true"]).output();
+            assert_eq!(out.code(), 125);
+            assert!(out.errors().contains("s"), "{}", out.errors());
+        }
+        first.write(b"\n");
+        assert_eq!(first.wait().ok().text(), "ready\nmine\n");
+        assert_eq!(place.changes(), [("kept.txt".to_owned(), "added".to_owned())]);
+    }
+
+    [user_kernel]
+    fn a_running_session_can_be_looked_at_but_not_landed_or_discarded(world) {
+        let place = Place::new(world);
+        let (live, tree) = running(&place);
+        assert_eq!(place.changes(), [("kept.txt".to_owned(), "added".to_owned())]);
+        let state = place.json(["show"])["state"].clone();
+        assert_eq!(state, Value::from("running"));
+        place.landbox(["land", "--apply", "--yes"]).output().expect(6);
+        let id = place.json(["show"])["id"].as_str().unwrap().to_owned();
+        place.landbox(["discard", &id, "--yes"]).output().expect(6);
+        procs::kill(live.pid(), Signal::KILL);
+        live.wait();
+        all_is_over(&place, &tree);
+    }
+
+    [user_kernel, user_fuse]
+    fn many_sessions_start_at_once(world) {
+        let place = Place::new(world);
+        let all: Vec<Live> = (0..12).map(|n| place.sh(&format!("echo {n} > n; cat n")).start()).collect();
+        for (n, live) in all.into_iter().enumerate() {
+            assert_eq!(live.wait().ok().text(), format!("{n}\n"));
+        }
+        assert_eq!(place.sessions().len(), 12);
+    }
+}
