@@ -128,6 +128,20 @@ fn tried<'a>(attempts: &'a [Attempt], way: &str) -> Vec<&'a Attempt> {
     found
 }
 
+/// What may work, apart from writing in the layers: it changes nothing outside the session.
+fn harmless(attempt: &Attempt) -> bool {
+    match (attempt.way.as_str(), attempt.on.as_str()) {
+        // The session's own pipes.
+        ("open again for writing", _) => true,
+        ("socketpair" | "own socket below /tmp", "") => true,
+        // A user namespace of its own has no right over anything of the boundary: the nested round tries.
+        ("unshare", "user") | ("nested user and mount namespace", "") => true,
+        // Init runs as the same user, and the kernel asks for no more here. The session can end itself by it.
+        ("set its limits" | "write its oom_score_adj", "1") => true,
+        _ => false,
+    }
+}
+
 worlds! {
     [user_kernel, user_fuse, root_kernel, root_fuse]
     fn a_hostile_program_changes_nothing_real(world) {
@@ -195,11 +209,24 @@ worlds! {
             assert!(!matches!(fifo.read(&mut [0; 8]), Ok(1..)), "bytes came through a FIFO");
         }
         assert!(host.victim.try_wait().unwrap().is_none(), "a process of the host was ended");
-        for way in ["make and open a disk", "sethostname", "umount", "remount writable", "mount over"] {
-            let worked: Vec<_> = tried(&attempts, way).into_iter().filter(|a| a.worked()).collect();
-            assert!(worked.is_empty(), "{worked:#?}");
-        }
-        for way in ["ptrace", "write its memory", "reach its root", "signal 0"] {
+        let targets: Vec<_> = host.attack.targets.iter().map(|t| t.display().to_string()).collect();
+        let worked: Vec<_> = attempts
+            .iter()
+            .filter(|a| a.worked() && !targets.contains(&a.on) && !a.way.starts_with("nested: "))
+            .filter(|a| !harmless(a))
+            .collect();
+        assert!(worked.is_empty(), "{worked:#?}");
+        for way in [
+            "umount",
+            "remount writable",
+            "clear read-only",
+            "clone the mount",
+            "mount over",
+            "bind over",
+            "make shared",
+            "chroot",
+            "pivot_root",
+        ] {
             let worked: Vec<_> = tried(&attempts, way).into_iter().filter(|a| a.worked()).collect();
             assert!(worked.is_empty(), "{worked:#?}");
         }
