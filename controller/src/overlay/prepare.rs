@@ -59,9 +59,9 @@ pub fn layers(session_dir: &Path, policy: &Policy, launch: u32) -> Result<()> {
             dress(&upper, layer).context(|| format!("can't prepare the layer {}", layer.id))?;
         }
         let work = dir.join(format!("work.{launch}"));
-        std::fs::DirBuilder::new()
-            .mode(0o700)
-            .create(&work)
+        // There if a launch of this number was cut short before it was written down.
+        super::remove::remove_tree(&work)
+            .and_then(|()| std::fs::DirBuilder::new().mode(0o700).create(&work))
             .context(|| format!("can't make the work folder {}", show(&work)))?;
         for old in 1..launch {
             // Only room is lost where this fails.
