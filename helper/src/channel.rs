@@ -15,10 +15,8 @@ pub(crate) struct Channel(OwnedFd);
 /// What is said. The comment names who says it to whom.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Message {
-    /// Monitor to init, init to task: the id maps are written.
+    /// Monitor to init: the id maps are written.
     Mapped,
-    /// Task to init: my number in the host's `/proc`.
-    Here(i32),
     /// Init to monitor: the task's namespace is made too.
     Isolated,
     /// Init to monitor: this host refuses a second user namespace inside the first.
@@ -31,6 +29,8 @@ pub(crate) enum Message {
     Mounted(u64, u64),
     /// Task to init: all rights are gone; the Landlock ABI that scopes me.
     Confined(u32),
+    /// Init to monitor: the numbers of the mounts that the evidence lists, in its order.
+    Mounts(Vec<u32>),
     /// Monitor to init, init to task: go.
     Release,
     /// Init to monitor, task to init: a packet of an event.
@@ -42,7 +42,6 @@ impl Message {
         let tagged = |tag: u8, rest: &[u8]| [&[tag], rest].concat();
         match self {
             Self::Mapped => tagged(b'm', &[]),
-            Self::Here(pid) => tagged(b'h', &pid.to_le_bytes()),
             Self::Isolated => tagged(b'i', &[]),
             Self::OneOnly => tagged(b'1', &[]),
             Self::Fuse(id) => tagged(b'f', id.as_str().as_bytes()),
@@ -51,6 +50,9 @@ impl Message {
                 tagged(b'r', &[device.to_le_bytes(), inode.to_le_bytes()].concat())
             }
             Self::Confined(abi) => tagged(b'c', &abi.to_le_bytes()),
+            Self::Mounts(ids) => {
+                tagged(b'n', &ids.iter().flat_map(|id| id.to_le_bytes()).collect::<Vec<_>>())
+            }
             Self::Release => tagged(b'g', &[]),
             Self::Event(packet) => tagged(b'e', packet),
         }
@@ -62,7 +64,6 @@ impl Message {
         let empty = |message| rest.is_empty().then_some(message);
         match tag {
             b'm' => empty(Self::Mapped),
-            b'h' => number().map(i32::from_le_bytes).map(Self::Here),
             b'i' => empty(Self::Isolated),
             b'1' => empty(Self::OneOnly),
             b'f' => LayerId::new(std::str::from_utf8(rest).ok()?).map(Self::Fuse),
@@ -73,6 +74,11 @@ impl Message {
                 Some(Self::Mounted(u64::from_le_bytes(*device), u64::from_le_bytes(inode)))
             }
             b'c' => number().map(u32::from_le_bytes).map(Self::Confined),
+            b'n' => {
+                let (ids, rest) = rest.as_chunks();
+                let ids = ids.iter().map(|id| u32::from_le_bytes(*id)).collect();
+                rest.is_empty().then_some(Self::Mounts(ids))
+            }
             b'g' => empty(Self::Release),
             b'e' => Some(Self::Event(rest.to_vec())),
             _ => None,
@@ -162,13 +168,14 @@ mod tests {
         let (a, b) = Channel::pair().unwrap();
         for message in [
             Message::Mapped,
-            Message::Here(-7),
             Message::Isolated,
             Message::OneOnly,
             Message::Fuse(LayerId::new("mount-3").unwrap()),
             Message::FuseStarted(2),
             Message::Mounted(u64::MAX, 1),
             Message::Confined(6),
+            Message::Mounts(vec![]),
+            Message::Mounts(vec![7; limits::OPS]),
             Message::Release,
             Message::Event(vec![1; limits::PACKET_BYTES]),
         ] {
@@ -182,7 +189,7 @@ mod tests {
 
     #[test]
     fn what_is_no_message_is_refused() {
-        for bytes in [&b""[..], b"x", b"mm", b"h123", b"r12345678", b"fUPPER", b"gg"] {
+        for bytes in [&b""[..], b"x", b"mm", b"s123", b"r12345678", b"fUPPER", b"gg", b"n12345"] {
             assert_eq!(Message::decode(bytes), None, "{bytes:?}");
         }
     }

@@ -28,6 +28,8 @@ const FILTERED: u8 = 2;
 #[derive(Debug)]
 pub(crate) struct Proof {
     pub(crate) evidence: Evidence,
+    /// The numbers of the mounts in the evidence: one that is replaced at its place has another.
+    pub(crate) ids: Vec<u32>,
     pub(crate) table: File,
 }
 
@@ -43,13 +45,14 @@ pub(crate) fn read(
     // Opened before it is read, so that a change in between wakes the monitor.
     let path = format!("/proc/{task}/mountinfo");
     let mut table = File::open(&path).at(STAGE, path.as_bytes(), "opening the list of mounts")?;
-    let mut text = Vec::new();
+    let mut text = Vec::with_capacity(mountinfo::USUAL);
     table.read_to_end(&mut text).at(STAGE, path.as_bytes(), "reading the list of mounts")?;
     let mounts = mountinfo::parse(&text)
         .ok_or_else(|| refused_at(STAGE, path.as_bytes(), "the list of mounts is not readable"))?;
     let status = Status::read(task)?;
     let owner_map = ns::owner_map(caller.mode);
     judge_map(task, verified, worlds)?;
+    let (records, ids) = records(&mounts, mounted)?;
     let evidence = Evidence {
         helper_version: env!("CARGO_PKG_VERSION").to_owned(),
         mode: caller.mode,
@@ -58,7 +61,7 @@ pub(crate) fn read(
         namespaces: namespaces(task, &caller.namespaces)?,
         owner_map,
         second_user_namespace: worlds == Worlds::Two,
-        mounts: records(&mounts, mounted)?,
+        mounts: records,
         mount_table_digest: digest(&mounts),
         mount_count: u32::try_from(mounts.len()).unwrap_or(u32::MAX),
         propagation_private: !mounts.iter().any(|mount| mount.propagates),
@@ -72,7 +75,7 @@ pub(crate) fn read(
         layers: layers(&mounts, plan)?,
     };
     judge(&evidence)?;
-    Ok(Proof { evidence, table })
+    Ok(Proof { evidence, ids, table })
 }
 
 /// Refuses a boundary that isn't whole.
@@ -138,19 +141,23 @@ fn judge_map(task: Pid, verified: &Verified, worlds: Worlds) -> Result<(), Failu
     Ok(())
 }
 
-fn records(mounts: &[Mount<'_>], mounted: &Mounted) -> Result<Vec<MountRecord>, Failure> {
+fn records(
+    mounts: &[Mount<'_>],
+    mounted: &Mounted,
+) -> Result<(Vec<MountRecord>, Vec<u32>), Failure> {
     mounted
         .points
         .iter()
         .map(|point| {
             let mount = mountinfo::at(mounts, point.as_bytes())
                 .ok_or_else(|| refused_at(STAGE, point.as_bytes(), "this mount is missing"))?;
-            Ok(MountRecord {
+            let record = MountRecord {
                 mount_point: point.clone(),
                 fs_type: text(mount.fs_type),
                 options: text(mount.options),
                 device: text(mount.device),
-            })
+            };
+            Ok((record, mount.id))
         })
         .collect()
 }

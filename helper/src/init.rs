@@ -2,13 +2,13 @@
 
 use crate::channel::{Channel, Message};
 use crate::evidence::{self, Proof};
-use crate::failure::{Context, failed, refused};
+use crate::failure::{Context, failed, refused, refused_at};
 use crate::lock::{Held, Locked};
 use crate::mount::{self, FuseRequest, Mounted as Mounts};
 use crate::ns::{self, Worlds};
 use crate::reap::{self, Signals};
 use crate::stage::Verified;
-use crate::sys::process;
+use crate::sys::process::{self, Child};
 use crate::{caps, network, task};
 use landbox_shared::event::{Event, Failure, Stage};
 use landbox_shared::evidence::OwnerMap;
@@ -19,8 +19,8 @@ use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use nix::sys::stat::stat;
 use nix::unistd::{Pid, dup2_stderr, dup2_stdin, dup2_stdout};
-use std::fs::File;
-use std::os::fd::{AsFd, OwnedFd};
+use std::fs::{self, File};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 /// What the monitor hands to init by forking it.
 #[derive(Debug)]
@@ -100,8 +100,8 @@ fn isolate(world: World) -> Result<Isolated, Failure> {
         Err(errno) => return Err(failed(STAGE, errno, b"", "making the task's process")),
     };
     drop((theirs, exec));
+    map(&child, &verified, worlds)?;
     let task = Task { pid: child.pid, channel: ours };
-    map(&task, &verified, worlds)?;
     for replaced in [dup2_stdin(&null), dup2_stdout(&null), dup2_stderr(&null)] {
         replaced.stage(STAGE, "letting go of the task's descriptors")?;
     }
@@ -110,21 +110,26 @@ fn isolate(world: World) -> Result<Isolated, Failure> {
 }
 
 /// Writes T's maps, through the host's `/proc`: ours is not mounted yet.
-fn map(task: &Task, verified: &Verified, worlds: Worlds) -> Result<(), Failure> {
-    const STAGE: Stage = Stage::Namespaces;
+fn map(task: &Child, verified: &Verified, worlds: Worlds) -> Result<(), Failure> {
     let caller = &verified.caller;
-    let message = task.next(STAGE)?;
-    let Message::Here(number) = message else { return Err(task.failure(message)) };
-    let number = Pid::from_raw(number);
     match (worlds, ns::owner_map(caller.mode)) {
-        (Worlds::One, _) => {}
-        (Worlds::Two, OwnerMap::Full) => ns::write(number, &ns::full(caller)?, false)?,
+        (Worlds::One, _) => Ok(()),
+        (Worlds::Two, OwnerMap::Full) => ns::write(number(task)?, &ns::full(caller)?, false),
         (Worlds::Two, OwnerMap::Single) => {
             let maps = [caller.uid, caller.gid].map(|id| format!("{id} 0 1\n"));
-            ns::write(number, &maps, false)?;
+            ns::write(number(task)?, &maps, false)
         }
     }
-    task.channel.send(&Message::Mapped).stage(STAGE, "talking to the task")
+}
+
+/// The task's number in the host's `/proc`, as that itself says of the descriptor: ours is in another namespace.
+fn number(task: &Child) -> Result<Pid, Failure> {
+    const STAGE: Stage = Stage::Namespaces;
+    let path = format!("/proc/self/fdinfo/{}", task.pidfd.as_raw_fd());
+    let text = fs::read_to_string(&path).at(STAGE, path.as_bytes(), "reading the task's number")?;
+    let number = text.lines().find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok());
+    let number = number.filter(|number| *number > 0);
+    number.map(Pid::from_raw).ok_or_else(|| refused_at(STAGE, path.as_bytes(), "no number there"))
 }
 
 impl Task {
@@ -238,10 +243,11 @@ impl Confined {
     fn release(self) -> Result<Released, Failure> {
         const STAGE: Stage = Stage::Release;
         let Self { _lock, monitor, task, signals, roots, proof } = self;
-        let Proof { evidence, table } = proof;
+        let Proof { evidence, ids, table } = proof;
         let ready = Event::Ready(Box::new(evidence));
         let beside: Vec<_> =
             std::iter::once(table.as_fd()).chain(roots.iter().map(AsFd::as_fd)).collect();
+        monitor.send(&Message::Mounts(ids)).stage(STAGE, "talking to the monitor")?;
         monitor.send_event(&ready, &beside)?;
         drop((ready, beside));
         drop((roots, table));

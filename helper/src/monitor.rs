@@ -33,6 +33,8 @@ struct Monitor<'a> {
     assembler: EventAssembler,
     /// Descriptors that came beside the event that is being put together.
     beside: Vec<OwnedFd>,
+    /// The numbers of the mounts to watch.
+    mounts: Vec<u32>,
     phase: Phase,
 }
 
@@ -57,6 +59,7 @@ pub(crate) fn stay(isolated: Isolated, events: &Events) {
         daemons: Vec::new(),
         assembler: EventAssembler::default(),
         beside: Vec::new(),
+        mounts: Vec::new(),
         phase: Phase::Preparing,
     };
     let end = loop {
@@ -135,6 +138,10 @@ impl Monitor<'_> {
                 let answer = self.channel.send(&Message::FuseStarted(errno));
                 answer.stage(Stage::Layer, "talking to init").map(|()| None)
             }
+            Some((Message::Mounts(ids), _)) if matches!(self.phase, Phase::Preparing) => {
+                self.mounts = ids;
+                Ok(None)
+            }
             Some((Message::Event(packet), beside)) => {
                 self.beside.extend(beside);
                 let event = self.assembler.push(&packet).map_err(|e| refused(Stage::Watch, e))?;
@@ -179,7 +186,8 @@ impl Monitor<'_> {
         if roots.len() != evidence.layers.len() {
             return Err(refused(STAGE, "there is not one root for each layer"));
         }
-        let watch = Watch::new(table, &evidence.mounts)?;
+        let watch = Watch::new(table, &std::mem::take(&mut self.mounts), &evidence.mounts)
+            .ok_or_else(|| refused(STAGE, "there is not one number for each mount"))?;
         prctl::set_dumpable(false).stage(STAGE, "closing the monitor's memory")?;
         caps::drop_all().stage(STAGE, "dropping the monitor's capabilities")?;
         filter::install()?;

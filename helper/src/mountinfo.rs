@@ -1,5 +1,8 @@
 //! The kernel's list of mounts, `/proc/PID/mountinfo`.
 
+/// Room for the list of an ordinary host, so that reading it does not start with a few bytes.
+pub(crate) const USUAL: usize = 16 << 10;
+
 /// One line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Mount<'a> {

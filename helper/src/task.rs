@@ -58,16 +58,11 @@ fn prepare(
 ) -> Result<Prepared, Failure> {
     // pivot_root moves every process that stands in the old root along, and this one must not stand elsewhere.
     chdir("/").stage(STAGE, "leaving the caller's folder")?;
-    let number = std::fs::read_link("/proc/self").at(STAGE, b"/proc/self", "reading it")?;
-    let number = number.to_str().and_then(|text| text.parse().ok());
-    let number = number.ok_or_else(|| refused(STAGE, "/proc/self is no number"))?;
-    channel.send(&Message::Here(number)).stage(STAGE, "talking to init")?;
 
     // While init mounts, on the other processor.
     let filters = confine::filters(plan.seccomp)?;
     let program = Prepared::new(exec)?;
 
-    channel.expect(&Message::Mapped).stage(STAGE, "waiting for the id maps")?;
     let (root, _) = channel
         .receive()
         .stage(STAGE, "waiting for the mounts")?

@@ -1,7 +1,7 @@
 //! Watching the task's mounts. A mount over a path of the host falls off when the host replaces that path: a mask would
 //! then show what it hid, a layer the real folder.
 
-use crate::failure::{Context, refused, refused_at};
+use crate::failure::{Context, refused};
 use crate::mountinfo;
 use landbox_shared::event::{Failure, Stage};
 use landbox_shared::evidence::MountRecord;
@@ -20,21 +20,11 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Notes the number of every mount in `mounts`: one that is replaced at its place has another.
-    pub(crate) fn new(table: OwnedFd, mounts: &[MountRecord]) -> Result<Self, Failure> {
-        let mut this = Self { table: table.into(), ours: Vec::new() };
-        let text = this.read()?;
-        let listed = parse(&text)?;
-        this.ours = mounts
-            .iter()
-            .map(|record| {
-                let point = record.mount_point.as_bytes();
-                let mount = mountinfo::at(&listed, point)
-                    .ok_or_else(|| refused_at(STAGE, point, "this mount is missing"))?;
-                Ok((mount.id, point.into()))
-            })
-            .collect::<Result<_, Failure>>()?;
-        Ok(this)
+    /// Notes the number and place of every mount in `mounts`.
+    pub(crate) fn new(table: OwnedFd, ids: &[u32], mounts: &[MountRecord]) -> Option<Self> {
+        let place = |record: &MountRecord| record.mount_point.as_bytes().into();
+        let ours = ids.iter().copied().zip(mounts.iter().map(place)).collect();
+        (ids.len() == mounts.len()).then(|| Self { table: table.into(), ours })
     }
 
     /// The place of a mount that is gone.
@@ -46,7 +36,7 @@ impl Watch {
     }
 
     fn read(&mut self) -> Result<Vec<u8>, Failure> {
-        let mut text = Vec::new();
+        let mut text = Vec::with_capacity(mountinfo::USUAL);
         self.table
             .rewind()
             .and_then(|()| self.table.read_to_end(&mut text))

@@ -1,9 +1,8 @@
 //! Mounting one layer: real folder below, mask folders in the middle, what the session wrote on top.
 
 use super::source::LayerSource;
-use super::target::{Kind, World, mount_id};
-use super::{At, FuseRequest, StartFuse, failure, mask, number};
-use crate::mountinfo;
+use super::target::{Kind, World};
+use super::{At, FuseRequest, StartFuse, failure, mask};
 use crate::sys::mount::{Context, NODEV, NOSUID};
 use landbox_shared::event::{Failure, Stage};
 use landbox_shared::path::AbsPath;
@@ -61,7 +60,6 @@ fn kernel(
         failure(errno, Some(target), format!("{detail} {words}").trim_end())
     })?;
     world.attach(merged.as_fd(), target)?;
-    confirm_user_marks(merged.as_fd(), target)?;
     Ok(merged)
 }
 
@@ -92,18 +90,6 @@ pub(super) fn overlay(
         context.mount(attributes)
     };
     configure().map_err(|errno| (errno, context.complaint()))
-}
-
-/// Without `userxattr` an unprivileged overlay mounts, and then fails on the first replaced folder.
-fn confirm_user_marks(merged: BorrowedFd<'_>, target: &AbsPath) -> Result<(), Failure> {
-    let id = mount_id(merged).at(target, "reading the layer's mount number")?;
-    let table = std::fs::read("/proc/self/mountinfo").map_err(|error| number(&error));
-    let table = table.at(target, "reading the mounts back")?;
-    let mounts = mountinfo::parse(&table).unwrap_or_default();
-    let options = mounts.iter().find(|mount| mount.id == id).map(|mount| mount.super_options);
-    let mut words = options.unwrap_or_default().split(|byte| *byte == b',');
-    let detail = "the kernel overlay does not keep its marks in user attributes";
-    words.find(|word| *word == b"userxattr").ok_or(Errno::EOPNOTSUPP).at(target, detail).map(drop)
 }
 
 fn with_fuse(
