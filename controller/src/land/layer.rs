@@ -10,7 +10,7 @@ use crate::error::{Context, Failure, Kind, Result};
 use crate::session::model::Launch;
 use crate::session::store::{Session, show};
 use landbox_shared::id::LayerId;
-use landbox_shared::path::RelPath;
+use landbox_shared::path::{AbsPath, RelPath};
 use landbox_shared::policy::{LayerKind, LayerPolicy};
 use std::fs::File;
 
@@ -122,8 +122,10 @@ impl Bodies for LayerView {
 
 /// Hidden paths inside a layer, relative to its target.
 fn masks_of(session: &Session, layer: &LayerPolicy) -> Vec<RelPath> {
-    let masks = &session.snapshot.policy.masks;
-    masks.iter().filter_map(|m| m.path.relative_to(&layer.target)).collect()
+    let masks = session.snapshot.policy.masks.iter().map(|m| m.path.clone());
+    // Wherever it lies, and whatever the policy says: Landbox's own state is nothing to land.
+    let state = session.dir.ancestors().nth(2).and_then(|dir| AbsPath::from_path(dir).ok());
+    masks.chain(state).filter_map(|path| path.relative_to(&layer.target)).collect()
 }
 
 /// The time before the first launch that a scan has not yet seen to its end. A launch that failed before its layers

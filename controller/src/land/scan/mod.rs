@@ -1,0 +1,277 @@
+//! Walks a layer and the base it hides, and says what changed. The walk costs what the layer holds, not what the
+//! project holds.
+
+mod entry;
+mod real;
+mod upper;
+
+use super::base::Store;
+use super::changeset::{Base, Change, Changeset, ImpliedFolder, Node};
+use super::kind::{ChangeState, Group};
+use super::rules;
+use super::tree::{self, Meta, Tree};
+use crate::overlay::marks::FolderMarks;
+use entry::Place;
+use landbox_shared::path::RelPath;
+use landbox_shared::policy::LayerPolicy;
+use std::collections::{BTreeMap, HashSet};
+use std::io;
+use upper::UpperFolder;
+
+/// What a scan needs to know beside the two trees.
+#[derive(Debug)]
+pub(crate) struct Facts<'a> {
+    /// The layer.
+    pub layer: &'a LayerPolicy,
+    /// Hidden paths, relative to the layer's target.
+    pub masks: Vec<RelPath>,
+    /// The time before which a real file is surely the one the session saw; `None` if nobody knows.
+    pub epoch: Option<tree::Time>,
+    /// Every path is git's own: the common folder of a linked worktree.
+    pub all_git: bool,
+}
+
+/// How the base shows in a folder of the layer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shows {
+    /// Where the layer has no entry, the base is seen. Whether the folder is opaque is read when it is opened.
+    Through,
+    /// A folder above is opaque: of the base nothing is seen, whatever marks this one has.
+    Hidden,
+    /// No folder of the layer is there any more: all that was below is deleted.
+    Gone,
+    /// The base has no folder here: all is new.
+    Nothing,
+}
+
+/// A folder still to be looked at.
+struct Folder {
+    /// `None` is the layer's root.
+    path: Option<RelPath>,
+    shows: Shows,
+    /// Whether the real folder is surely the one the session saw.
+    trusted: bool,
+    /// What is said of the folder itself, once it is known whether it is empty.
+    pending: Option<Pending>,
+    /// Modes of this folder, which decide whether a mode below matters.
+    old_mode: Option<u32>,
+    new_mode: Option<u32>,
+}
+
+impl Folder {
+    /// Whether a base folder of this name is hidden by the layer's.
+    fn hides(&self, found: FolderMarks) -> bool {
+        match self.shows {
+            Shows::Through => found.opaque,
+            Shows::Hidden | Shows::Gone => true,
+            Shows::Nothing => false,
+        }
+    }
+}
+
+/// An added or deleted folder: it is a change of its own only if it is empty or its mode matters.
+struct Pending {
+    base: Base,
+    new: Option<Node>,
+    state: ChangeState,
+    matters: bool,
+}
+
+pub(crate) struct Scan<'a> {
+    facts: &'a Facts<'a>,
+    upper: &'a Tree,
+    real: Option<&'a Tree>,
+    store: &'a mut Store,
+    todo: Vec<Folder>,
+    changes: Vec<Change>,
+    folders: Vec<ImpliedFolder>,
+}
+
+/// Scans a layer. The store must be saved by the caller.
+pub(crate) fn scan(
+    facts: &Facts<'_>,
+    upper: &Tree,
+    real: Option<&Tree>,
+    store: &mut Store,
+) -> io::Result<Changeset> {
+    let trusted = real.is_some();
+    let root_mode = tree::meta_of(upper.root())?.mode;
+    let mut scan = Scan {
+        facts,
+        upper,
+        real,
+        store,
+        todo: Vec::new(),
+        changes: Vec::new(),
+        folders: Vec::new(),
+    };
+    scan.todo.push(Folder {
+        path: None,
+        shows: Shows::Through,
+        trusted,
+        pending: None,
+        old_mode: Some(root_mode),
+        new_mode: Some(root_mode),
+    });
+    while let Some(folder) = scan.todo.pop() {
+        scan.folder(&folder)?;
+    }
+    let Scan { mut changes, mut folders, .. } = scan;
+    // Stable: what was said last of a path (that its folder cannot be read, say) counts.
+    changes.sort_by(|a, b| a.path.cmp(&b.path));
+    changes.dedup_by(|later, earlier| {
+        let same = later.path == earlier.path;
+        if same {
+            std::mem::swap(later, earlier);
+        }
+        same
+    });
+    block_below_unlandable(&mut changes);
+    folders.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+    Ok(Changeset {
+        layer: facts.layer.id.clone(),
+        target: facts.layer.target.clone(),
+        changes,
+        folders,
+    })
+}
+
+impl Scan<'_> {
+    fn folder(&mut self, folder: &Folder) -> io::Result<()> {
+        let path = folder.path.as_ref();
+        let upper = match folder.shows {
+            Shows::Gone => None,
+            Shows::Through | Shows::Hidden | Shows::Nothing => match self.open_upper(folder)? {
+                Some(opened) => Some(opened),
+                None => return Ok(()),
+            },
+        };
+        let (entries, hidden) = match &upper {
+            None => (BTreeMap::new(), true),
+            Some(UpperFolder { dir, names, found }) => {
+                (self.entries(dir, names, *found)?, folder.hides(*found))
+            }
+        };
+        let real = self.open_real(path)?;
+        let mut names: BTreeMap<Vec<u8>, Option<Meta>> = entries;
+        if hidden {
+            // What the base holds here and the layer does not is deleted. What has a record is part of the base also
+            // where the owner has removed it meanwhile.
+            let complete = path.is_some_and(|p| self.store.get(p).is_some_and(|r| r.complete));
+            let listed = match &real {
+                Some(dir) if !complete => self.list_real(folder, dir)?,
+                Some(_) | None => Vec::new(),
+            };
+            for name in listed.into_iter().chain(self.store.children(path)) {
+                names.entry(name).or_insert(None);
+            }
+        }
+        let (mut in_base, mut in_layer, mut too_deep) = (false, false, false);
+        for (name, entry) in names {
+            let joined = match path {
+                None => RelPath::new(name.as_slice()),
+                Some(parent) => parent.join(&name),
+            };
+            let Ok(child) = joined else {
+                too_deep = true;
+                continue;
+            };
+            let dir = upper.as_ref().map(|u| &u.dir);
+            let place = Place { folder, hidden, upper: dir, real: real.as_ref() };
+            let (base, layer) = self.entry(&place, child, &name, entry)?;
+            in_base |= base;
+            in_layer |= layer;
+        }
+        if hidden && let Some(path) = path {
+            self.store.mark_complete(path);
+        }
+        if too_deep && let Some(path) = path {
+            self.broken(folder, path.clone(), rules::TOO_DEEP);
+        } else if let (Some(pending), Some(path)) = (&folder.pending, path) {
+            self.settle(path, pending, in_base, in_layer);
+        }
+        Ok(())
+    }
+
+    /// Says of an added or deleted folder what is to be said now that its content is known.
+    fn settle(&mut self, path: &RelPath, pending: &Pending, in_base: bool, in_layer: bool) {
+        let (make, empty) = match &pending.new {
+            Some(node) => (node.mode(), !in_layer),
+            None => (None, !in_base),
+        };
+        if pending.matters || empty {
+            self.emit(path.clone(), pending.base.clone(), pending.new.clone(), pending.state, None);
+        } else {
+            let state = pending.state;
+            self.folders.push(ImpliedFolder { path: path.clone(), make, state });
+        }
+    }
+
+    /// Emits a path if layer and base differ.
+    fn compare(
+        &mut self,
+        path: RelPath,
+        base: Base,
+        new: Option<Node>,
+        state: ChangeState,
+        why: Option<&'static str>,
+    ) {
+        let same = match (&base, &new) {
+            (Base::Absent, None) => true,
+            (Base::Known(old), Some(new)) => old == new,
+            (Base::Absent | Base::Known(_) | Base::Unknown, _) => false,
+        };
+        if !same {
+            self.emit(path, base, new, state, why);
+        }
+    }
+
+    fn emit(
+        &mut self,
+        path: RelPath,
+        old: Base,
+        new: Option<Node>,
+        state: ChangeState,
+        why: Option<&'static str>,
+    ) {
+        let group = self.group(&path);
+        let hidden = self.facts.masks.iter().any(|mask| path.is_within(mask));
+        let (landable, reason) = rules::landable(&old, new.as_ref(), group, hidden, why);
+        self.changes.push(Change {
+            layer: self.facts.layer.id.clone(),
+            kind: rules::kind(&old, new.as_ref()),
+            path,
+            old_path: None,
+            old,
+            new,
+            group,
+            state,
+            landable,
+            reason: reason.map(str::to_owned),
+        });
+    }
+
+    fn group(&self, path: &RelPath) -> Group {
+        if self.facts.all_git || rules::is_git(path) { Group::Git } else { Group::Project }
+    }
+}
+
+/// What cannot land takes everything below it along: below a pipe there is no folder to put a file into.
+fn block_below_unlandable(changes: &mut [Change]) {
+    let blocked: HashSet<RelPath> =
+        changes.iter().filter(|c| !c.landable).map(|c| c.path.clone()).collect();
+    if blocked.is_empty() {
+        return;
+    }
+    for change in changes.iter_mut().filter(|c| c.landable) {
+        let mut above = change.path.parent();
+        while let Some(path) = above {
+            if blocked.contains(&path) {
+                change.landable = false;
+                change.reason = Some(rules::BELOW.to_owned());
+                break;
+            }
+            above = path.parent();
+        }
+    }
+}
