@@ -223,7 +223,15 @@ struct Mounted(PathBuf);
 
 impl Mounted {
     fn new(kind: &str, at: &Path) -> Self {
-        let done = Command::new("mount").args(["-t", kind, "landbox-test"]).arg(at).status();
+        Self::with(&["-t", kind, "landbox-test"], at)
+    }
+
+    fn bind(from: &Path, at: &Path) -> Self {
+        Self::with(&["--bind", from.to_str().unwrap()], at)
+    }
+
+    fn with(args: &[&str], at: &Path) -> Self {
+        let done = Command::new("mount").args(args).arg(at).status();
         assert!(done.unwrap().success(), "mounting needs root: start tests/run.sh as root");
         Self(at.to_owned())
     }
@@ -268,6 +276,29 @@ worlds! {
         let out = place.landbox(["run", "--", "sh", "-c", &script]).output();
         assert_eq!(out.text().trim(), "", "{}", out.errors());
         assert!(out.errors().contains("is hidden"), "{}", out.errors());
+    }
+
+    [user_kernel, user_fuse, root_kernel] fn root_what_is_hidden_is_hidden_by_every_mount_of_it(world) {
+        let place = Place::new(world);
+        let twin = place.outside.join("twin");
+        place.mkdir(&twin);
+        let _mounted = Mounted::bind(&place.home, &twin);
+        let listener = std::os::unix::net::UnixListener::bind(place.home.join("agent.sock")).unwrap();
+        let all = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+        std::fs::set_permissions(place.home.join("agent.sock"), all).unwrap();
+        let connect = "import socket,sys; s=socket.socket(socket.AF_UNIX); s.connect(sys.argv[1])";
+        let script = format!(
+            "cd {}; cat .ssh/id_ed25519 project/.env; ls -A .local/state/landbox .config/landbox | grep -v :; \
+             python3 -c '{connect}' $PWD/agent.sock 2>/dev/null || echo refused; cat .profile",
+            text(&twin)
+        );
+        place.write(place.project.join(".env"), "TOKEN\n");
+        let hidden = ["--hide", "~/.ssh", "--hide", ".env"];
+        let out = place.session(hidden, ["sh", "-c", &script]).output().ok();
+        let lines: Vec<String> =
+            out.text().lines().filter(|l| !l.is_empty()).map(str::to_owned).collect();
+        assert_eq!(lines, ["refused", "# the owner's"], "{}", out.errors());
+        drop(listener);
     }
 
     [user_kernel] fn root_a_toolchain_below_run_is_found_and_the_rest_of_run_is_not(world) {

@@ -242,6 +242,7 @@ mod tests {
                 .iter()
                 .map(|p| Mount {
                     point: AbsPath::new(*p).unwrap(),
+                    device: b"8:1".to_vec(),
                     root: b"/".to_vec(),
                     fs_type: "tmpfs".into(),
                 })

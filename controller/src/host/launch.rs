@@ -2,10 +2,10 @@
 
 use super::files::{self, Kind};
 use super::run::{self, Shown, is_in_run};
-use super::{Facts, Mount, is_below, read, sockets, ssh, storage};
+use super::{Facts, Mount, is_below, mounts, read, sockets, ssh, storage};
 use crate::error::Result;
 use landbox_shared::path::AbsPath;
-use landbox_shared::policy::Policy;
+use landbox_shared::policy::{Mask, Policy};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -28,6 +28,8 @@ pub struct LaunchView {
     pub kinds: Vec<(AbsPath, Kind)>,
     /// Where a `/proc` of the host's is mounted besides `/proc` itself (a chroot's, say), with what is there.
     pub procs: Vec<(AbsPath, Kind)>,
+    /// Other paths of what the policy masks: its file system is mounted a second time.
+    pub mask_aliases: Vec<Mask>,
     /// Masked paths below a read-only or auth path that are links now.
     pub masked_links: Vec<AbsPath>,
     /// Every mount of this namespace.
@@ -57,6 +59,16 @@ impl LaunchView {
             .chain(policy.layers.iter().map(|layer| &layer.target))
             .map(|path| (path.clone(), files::kind_of(path.as_path())))
             .collect();
+        let mask_aliases = policy
+            .masks
+            .iter()
+            .flat_map(|mask| {
+                let alias = |path| Mask { path, kind: mask.kind };
+                mounts::aliases(&facts.mounts, &mask.path).into_iter().map(alias)
+            })
+            // Where the caller may not look, a session may not either.
+            .filter(|mask| files::kind_of(mask.path.as_path()) != Kind::Denied)
+            .collect();
         let procs = facts
             .mounts
             .iter()
@@ -84,6 +96,7 @@ impl LaunchView {
             ssh: if facts.maps_everyone { ssh::SshFiles::default() } else { ssh::gather(files) },
             kinds,
             procs,
+            mask_aliases,
             masked_links,
             mounts: facts.mounts.clone(),
             exe: Some(facts.exe.clone()).filter(|exe| files::kind_of(exe.as_path()) == Kind::File),
@@ -125,6 +138,12 @@ fn reachable_sockets(facts: &Facts) -> Result<Vec<AbsPath>> {
         .filter(|at| at.kind == Kind::Socket)
         .map(|at| at.path)
         .collect();
+    let aliases: Vec<AbsPath> = found
+        .iter()
+        .flat_map(|path| mounts::aliases(&facts.mounts, path))
+        .filter(|path| files::kind_of(path.as_path()) == Kind::Socket)
+        .collect();
+    found.extend(aliases);
     found.sort();
     found.dedup();
     Ok(found)

@@ -12,20 +12,26 @@ pub(super) struct Outside {
     pub(super) reachable: Vec<AbsPath>,
 }
 
-/// The policy with every other `/proc` of the host's hidden too: through it, a session would see the host's processes,
-/// and through their `root` and `cwd` the real files, writable.
-pub(super) fn with_procs(policy: &Policy, view: &LaunchView) -> Policy {
+/// The policy with what this host makes needed: every name of what is masked, and every `/proc` of the host's other
+/// than the one the session replaces: through it a session would see the host's processes, and through their `root` and
+/// `cwd` the real files, writable.
+pub(super) fn on_this_host(policy: &Policy, view: &LaunchView) -> Policy {
     let mut policy = policy.clone();
-    for (path, kind) in &view.procs {
+    let procs = view.procs.iter().filter_map(|(path, kind)| {
         let kind = match kind {
             Kind::Dir => MaskKind::Dir,
             Kind::File | Kind::Socket | Kind::Special | Kind::Link => MaskKind::File,
             // Covered by another mount, or not to be reached by the session either.
-            Kind::Missing | Kind::Denied => continue,
+            Kind::Missing | Kind::Denied => return None,
         };
-        if !policy.masks.iter().any(|mask| path.is_within(&mask.path)) {
-            policy.masks.retain(|mask| !mask.path.is_within(path));
-            policy.masks.push(Mask { path: path.clone(), kind });
+        Some(Mask { path: path.clone(), kind })
+    });
+    for mask in view.mask_aliases.iter().cloned().chain(procs) {
+        // A second name of a whole layer's folder can't be hidden without the layer.
+        let covers_layer = policy.layers.iter().any(|layer| layer.target.is_within(&mask.path));
+        if !covers_layer && !policy.masks.iter().any(|known| mask.path.is_within(&known.path)) {
+            policy.masks.retain(|known| !known.path.is_within(&mask.path));
+            policy.masks.push(mask);
         }
     }
     policy

@@ -54,7 +54,7 @@ pub fn compile(policy: &Policy, console: Option<AbsPath>, view: &LaunchView) -> 
         reachable_sockets: Vec::new(),
         warnings: Vec::new(),
     };
-    let policy = &masks::with_procs(policy, view);
+    let policy = &masks::on_this_host(policy, view);
     base(&mut plan, console, view).map_err(internal)?;
     let bindings = binds::decide(policy, view, &mut plan.warnings);
     // What links and executables need from /run comes before the layers: a project may lie below /run as well.

@@ -322,8 +322,12 @@ fn sshs_included_files_are_the_users_own_copies() {
 fn a_resume_that_meets_another_machine_is_refused_before_anything_is_mounted() {
     let policy = policy();
     let mut at = view(&policy);
-    at.mounts =
-        vec![Mount { point: abs("/home/u/p/vol"), root: b"/".to_vec(), fs_type: "ext4".into() }];
+    at.mounts = vec![Mount {
+        point: abs("/home/u/p/vol"),
+        device: b"8:1".to_vec(),
+        root: b"/".to_vec(),
+        fs_type: "ext4".into(),
+    }];
     let failure = compile(&policy, None, &at).unwrap_err();
     assert_eq!(failure.kind, Kind::Unavailable);
     assert!(failure.message.starts_with("/home/u/p/vol was mounted below /home/u"));

@@ -2,6 +2,7 @@
 
 use crate::config::OverlayChoice;
 use crate::error::{Failure, Kind, Result};
+use crate::host::mounts::covering;
 use crate::host::storage::{is_pseudo, refused_as_lower};
 use crate::host::{Facts, Fuse, Kind as FileKind, Mount, UpperSupport};
 use landbox_shared::id::LayerId;
@@ -147,16 +148,6 @@ fn nested<'a>(mounts: &'a [Mount], folders: &[AbsPath]) -> Vec<&'a Mount> {
     found
 }
 
-/// The mount a path lies on.
-fn mount_of<'a>(mounts: &'a [Mount], path: &AbsPath) -> Option<&'a Mount> {
-    mounts
-        .iter()
-        .enumerate()
-        .filter(|(_, mount)| path.is_within(&mount.point))
-        .max_by_key(|(at, mount)| (mount.point.depth(), *at))
-        .map(|(_, mount)| mount)
-}
-
 /// Why the kernel's overlay can't write a layer over `target`; `None` if it can.
 pub(crate) fn kernel_refuses(facts: &Facts, target: &AbsPath) -> Option<String> {
     if facts.kernel < OVERLAY_IN_USER_NAMESPACE {
@@ -169,7 +160,7 @@ pub(crate) fn kernel_refuses(facts: &Facts, target: &AbsPath) -> Option<String> 
     if let Some(inner) = nested(&facts.mounts, std::slice::from_ref(target)).first() {
         return Some(format!("{} is mounted below it", inner.point));
     }
-    mount_of(&facts.mounts, target)
+    covering(&facts.mounts, target)
         .filter(|mount| refused_as_lower(&mount.fs_type))
         .map(|mount| format!("it lies on {}", mount.fs_type))
 }

@@ -53,7 +53,12 @@ impl Machine {
 
     fn mount(&mut self, path: &str, fs_type: &str) {
         let point = self.abs(path);
-        self.facts.mounts.push(Mount { point, root: b"/".to_vec(), fs_type: fs_type.into() });
+        self.facts.mounts.push(Mount {
+            point,
+            device: b"8:1".to_vec(),
+            root: b"/".to_vec(),
+            fs_type: fs_type.into(),
+        });
     }
 
     fn run(&self, config: &Config, flags: &Flags) -> Result<Resolved> {
@@ -91,7 +96,12 @@ impl Machine {
 }
 
 fn mount(point: &str, fs_type: &str) -> Mount {
-    Mount { point: AbsPath::new(point).unwrap(), root: b"/".to_vec(), fs_type: fs_type.into() }
+    Mount {
+        point: AbsPath::new(point).unwrap(),
+        device: b"8:1".to_vec(),
+        root: b"/".to_vec(),
+        fs_type: fs_type.into(),
+    }
 }
 
 fn config() -> Config {
