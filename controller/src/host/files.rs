@@ -153,6 +153,15 @@ pub fn kind_of(path: impl rustix::path::Arg) -> Kind {
     }
 }
 
+/// Whether a session of `uid` might write to `path`, which is what connecting to a socket takes. A session has no
+/// capabilities, root's neither; groups are not looked at more closely: any group that may write counts.
+pub fn may_write(path: impl rustix::path::Arg, uid: u32) -> bool {
+    fs::lstat(path).is_ok_and(|stat| {
+        let others = stat.st_mode & 0o022 != 0;
+        others || (stat.st_uid == uid && stat.st_mode & 0o200 != 0)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

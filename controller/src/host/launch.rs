@@ -131,12 +131,14 @@ fn reachable_sockets(facts: &Facts) -> Result<Vec<AbsPath>> {
     let is_local =
         |m: &&Mount| m.root != b"/" && !storage::may_hang(&m.fs_type) && !is_in_run(&m.point);
     found.extend(facts.mounts.iter().filter(is_local).map(|m| m.point.clone()));
+    let can_connect = |path: &AbsPath| files::may_write(path.as_path(), facts.uid);
     // The table names sockets by the path their owner bound, which may lead through links.
     let mut found: Vec<AbsPath> = found
         .iter()
         .filter_map(|path| facts.files.locate(path.as_path()))
         .filter(|at| at.kind == Kind::Socket)
         .map(|at| at.path)
+        .filter(can_connect)
         .collect();
     let aliases: Vec<AbsPath> = found
         .iter()
