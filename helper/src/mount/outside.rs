@@ -120,7 +120,10 @@ fn cover_with_mirror(
             (name, if name == path.as_bytes() { *kind } else { MaskKind::Missing })
         })
         .collect();
-    let entries = Mirror::of(place, hidden).at(folder, "copying a folder to mask")?;
+    // Below the new root the host's mounts are read-only already, and a layer or a bind of the session's own among them
+    // stays writable.
+    let entries =
+        Mirror::of(place, hidden, NOSUID | NODEV).at(folder, "copying a folder to mask")?;
     let mirror = new_tmpfs(0o755, None, NOSUID | NODEV).at(folder, "making a tmpfs")?;
     world.attach_at(mirror.as_fd(), place, folder)?;
     entries.fill(mirror.as_fd()).at(folder, "covering a folder with a copy of itself")
@@ -139,17 +142,19 @@ enum Entry {
 }
 
 impl<'a> Mirror<'a> {
-    /// Copies the mounts of everything in a folder but what is hidden, each with the access it has.
+    /// Copies the mounts of everything in a folder but what is hidden, each with the access it has and these
+    /// restrictions added.
     pub(super) fn of(
         folder: BorrowedFd<'_>,
         hidden: BTreeMap<&'a [u8], MaskKind>,
+        restrictions: u64,
     ) -> nix::Result<Self> {
         let listed = std::fs::read_dir(format!("/proc/self/fd/{}", folder.as_raw_fd()))
             .and_then(|all| all.map(|entry| Ok(entry?.file_name())).collect::<Result<Vec<_>, _>>())
             .map_err(|error| number(&error))?;
         let mut entries = Vec::new();
         for name in listed.into_iter().filter(|name| !hidden.contains_key(name.as_bytes())) {
-            match copy_entry(folder, &name) {
+            match copy_entry(folder, &name, restrictions) {
                 Ok(entry) => entries.push((name, entry)),
                 // The host removed it meanwhile.
                 Err(Errno::ENOENT) => {}
@@ -182,15 +187,14 @@ impl<'a> Mirror<'a> {
     }
 }
 
-fn copy_entry(folder: BorrowedFd<'_>, name: &OsStr) -> nix::Result<Entry> {
+fn copy_entry(folder: BorrowedFd<'_>, name: &OsStr, restrictions: u64) -> nix::Result<Entry> {
     let kind = match fstatat(folder, name, AtFlags::AT_SYMLINK_NOFOLLOW)?.st_mode & libc::S_IFMT {
         libc::S_IFLNK => return readlinkat(folder, name).map(Entry::Link),
         libc::S_IFDIR => Kind::Folder,
         _ => Kind::Other,
     };
     let tree = clone_tree(folder, Path::new(name))?;
-    // The host's mounts are read-only already; a layer or a bind of the session's own among them stays writable.
-    restrict(tree.as_fd(), NOSUID | NODEV, true)?;
+    restrict(tree.as_fd(), restrictions, true)?;
     Ok(Entry::Tree(tree, kind))
 }
 

@@ -44,7 +44,8 @@ pub(super) fn root(tree: OwnedFd, missing: &[Vec<u8>]) -> Result<World, Failure>
     let entries = if missing.is_empty() {
         None
     } else {
-        Some(Mirror::of(old("/")?.as_fd(), hidden).at(&path, "copying the root")?)
+        let copied = Mirror::of(old("/")?.as_fd(), hidden, RDONLY | NOSUID | NODEV);
+        Some(copied.at(&path, "copying the root")?)
     };
     // Scratch takes the place of the old `/dev`, which has no further use, and leaves with the old root. The new root
     // grows inside. It must not cover the old root: who enters this namespace then would land in it.
