@@ -13,9 +13,11 @@ use landbox_shared::event::{Failure, Stage};
 use landbox_shared::evidence::{
     CapSets, Evidence, HelperMode, LayerRecord, MountRecord, Namespace,
 };
-use landbox_shared::plan::{LayerOp, Op, Plan};
+use landbox_shared::path::AbsPath;
+use landbox_shared::plan::{Access, LayerOp, Op, Plan};
 use landbox_shared::policy::{Backend, Network};
 use nix::unistd::Pid;
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
@@ -53,6 +55,7 @@ pub(crate) fn read(
     let owner_map = ns::owner_map(caller.mode);
     judge_map(task, verified, worlds)?;
     let (records, ids) = records(&mounts, mounted)?;
+    judge_access(&mounts, mounted, plan)?;
     let evidence = Evidence {
         helper_version: env!("CARGO_PKG_VERSION").to_owned(),
         mode: caller.mode,
@@ -162,6 +165,35 @@ fn records(
         .collect()
 }
 
+/// Nothing that is writable came along from the host: only mounts of the plan are, and what the host has mounted below a
+/// path that the plan shows as the real thing.
+fn judge_access(mounts: &[Mount<'_>], mounted: &Mounted, plan: &Plan) -> Result<(), Failure> {
+    let ours: HashSet<&[u8]> = mounted.points.iter().map(AbsPath::as_bytes).collect();
+    let writable = |mount: &&Mount<'_>| mount.options.split(|b| *b == b',').any(|o| o == b"rw");
+    for mount in mounts.iter().filter(writable) {
+        let point = mount.point();
+        let real = |target: &AbsPath| AbsPath::new(&*point).is_ok_and(|p| p.is_within(target));
+        if !ours.contains(&*point) && !plan.ops.iter().filter_map(shown_writable).any(real) {
+            return Err(refused_at(STAGE, &point, "a mount of the host is writable inside"));
+        }
+    }
+    Ok(())
+}
+
+fn shown_writable(op: &Op) -> Option<&AbsPath> {
+    match op {
+        Op::Bind { source: _, target, access: Access::ReadWrite } => Some(target),
+        Op::Bind { source: _, target: _, access: Access::ReadOnly }
+        | Op::Root
+        | Op::Proc
+        | Op::Dev { .. }
+        | Op::Tmpfs { .. }
+        | Op::Private { .. }
+        | Op::Layer(_)
+        | Op::Mask { .. } => None,
+    }
+}
+
 fn layers(mounts: &[Mount<'_>], plan: &Plan) -> Result<Vec<LayerRecord>, Failure> {
     plan.ops.iter().filter_map(layer).map(|layer| judge_layer(mounts, layer)).collect()
 }
@@ -259,6 +291,28 @@ impl Status {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_writable_mount_that_is_none_of_the_plans_is_refused() {
+        let abs = |text: &str| AbsPath::new(text).unwrap();
+        let mounted = Mounted { layer_roots: vec![], points: vec![abs("/"), abs("/tmp")] };
+        let mut plan: Plan = crate::verify::tests::plan(vec![]);
+        plan.ops.push(Op::Bind {
+            source: abs("/auth"),
+            target: abs("/auth"),
+            access: Access::ReadWrite,
+        });
+        let judge = |line: &str| {
+            let table = format!("1 0 0:1 / / ro - ext4 a b\n2 1 0:2 / {line} - tmpfs a b\n");
+            judge_access(&mountinfo::parse(table.as_bytes()).unwrap(), &mounted, &plan)
+        };
+        for good in ["/tmp rw", "/etc ro,nosuid", "/auth/sub rw", "/auth rw"] {
+            assert!(judge(good).is_ok(), "{good}");
+        }
+        for bad in ["/etc rw", "/tmp/x rw,nosuid", "/authority rw"] {
+            assert!(judge(bad).is_err(), "{bad}");
+        }
+    }
 
     const STATUS: &str = "Name:\tx\nCapInh:\t0000000000000000\nCapPrm:\t0000000000000001\n\
         CapEff:\t0000000000000000\nCapBnd:\t000001ffffffffff\nCapAmb:\t0000000000000000\n\

@@ -30,10 +30,15 @@ pub(crate) fn parse(table: &[u8]) -> Option<Vec<Mount<'_>>> {
 
 /// The mount on top at `point`: of several at one place the last one listed.
 pub(crate) fn at<'m, 'a>(mounts: &'m [Mount<'a>], point: &[u8]) -> Option<&'m Mount<'a>> {
-    mounts.iter().rev().find(|mount| unescape(mount.escaped_point) == point)
+    mounts.iter().rev().find(|mount| mount.point() == point)
 }
 
 impl<'a> Mount<'a> {
+    /// Where.
+    pub(crate) fn point(&self) -> Vec<u8> {
+        unescape(self.escaped_point)
+    }
+
     fn parse(line: &'a [u8]) -> Option<Self> {
         let mut fields = line.split(|b| *b == b' ');
         let id = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;

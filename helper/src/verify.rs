@@ -260,4 +260,4 @@ fn is_slave(path: &AbsPath) -> bool {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

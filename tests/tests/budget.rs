@@ -32,7 +32,7 @@ fn rust_files(dir: &Path) -> Vec<PathBuf> {
 
 /// The part of a file before its test module.
 fn product(text: &str) -> &str {
-    text.split_once("#[cfg(test)]\nmod ").map_or(text, |(before, _)| before)
+    text.split_once("#[cfg(test)]\n").map_or(text, |(before, _)| before)
 }
 
 /// A line without its comment.

@@ -40,7 +40,8 @@ fn tmpfs(target: &str) -> Op {
     Op::Tmpfs { target: abs(target), mode: 0o755, size: 1 << 20 }
 }
 
-fn plan(more: Vec<Op>) -> Plan {
+/// A plan that is accepted, with more operations.
+pub(crate) fn plan(more: Vec<Op>) -> Plan {
     let mut ops = vec![Op::Root, Op::Proc, Op::Dev { console: Some(abs("/dev/pts/3")) }];
     ops.extend(more);
     Plan {
