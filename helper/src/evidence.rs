@@ -218,17 +218,15 @@ fn judge_layer(mounts: &[Mount<'_>], layer: &LayerOp) -> Result<LayerRecord, Fai
         b"fuse" | b"fuse.fuse-overlayfs" => Some(Backend::Fuse),
         _ => None,
     });
-    // Without it the mount works, and then gives EIO on replaced folders.
+    // Without it an unprivileged overlay works, and then gives EIO on replaced folders.
     let marked =
         |mount: &Mount<'_>| mount.super_options.split(|b| *b == b',').any(|o| o == b"userxattr");
     let as_meant = backend == Some(layer.backend)
         && (layer.backend == Backend::Fuse || mount.is_some_and(marked));
     if !as_meant {
-        return Err(refused_at(
-            STAGE,
-            layer.target.as_bytes(),
-            "the layer is not mounted as was meant",
-        ));
+        // Told as a failure of the layer, for which the controller may have another back end.
+        let detail = "the layer is not mounted as was meant, with its marks in user attributes";
+        return Err(refused_at(Stage::Layer, layer.target.as_bytes(), detail));
     }
     Ok(LayerRecord { id: layer.id.clone(), backend: layer.backend })
 }

@@ -3,14 +3,14 @@
 use super::mask::new_folder;
 use super::source::open_beneath;
 use super::{At, failure};
-use crate::sys::mount::{NODEV, NOSUID, RDONLY, attach, restrict};
+use crate::sys::mount::{NODEV, NOSUID, RDONLY, attach, mount_id, restrict};
 use landbox_shared::event::Failure;
 use landbox_shared::path::AbsPath;
 use landbox_shared::plan::Access;
 use nix::errno::Errno;
 use nix::sys::stat::{Mode, SFlag, fstat, mkdirat, mknodat};
 use std::collections::HashSet;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// What a place is, as far as mounting is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,14 +33,6 @@ impl Kind {
     }
 }
 
-/// The kernel's number for the mount that `fd` lies on, as mountinfo lists it.
-pub(super) fn mount_id(fd: BorrowedFd<'_>) -> nix::Result<u32> {
-    let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd()))
-        .map_err(|error| super::number(&error))?;
-    let number = text.lines().find_map(|line| line.strip_prefix("mnt_id:"));
-    number.and_then(|number| number.trim().parse().ok()).ok_or(Errno::ENOSYS)
-}
-
 /// Where a bound tree comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
@@ -56,7 +48,7 @@ pub(super) struct World {
     root: OwnedFd,
     scratch: OwnedFd,
     scratch_folders: usize,
-    own: HashSet<u32>,
+    own: HashSet<u64>,
     /// The mount points made so far, in order.
     pub points: Vec<AbsPath>,
 }
@@ -105,6 +97,12 @@ impl World {
     /// Enters a target, component by component, following no link. What is missing is made on the session's own
     /// mounts alone: anywhere else it would end up in a layer's upper folder or on a real file system.
     pub(super) fn enter(&self, path: &AbsPath, kind: Kind) -> Result<OwnedFd, Failure> {
+        // In one step where all of it is there, which is the rule.
+        if let Ok(place) = self.open(path)
+            && Kind::of(place.as_fd(), path)? == kind
+        {
+            return Ok(place);
+        }
         let root = self.root.try_clone().map_err(|_| Errno::EMFILE);
         let mut place = root.at(path, "entering a mount point")?;
         let parts: Vec<&[u8]> =

@@ -67,6 +67,19 @@ pub(crate) fn restrict(tree: BorrowedFd<'_>, attributes: u64, recursive: bool) -
     .map(drop)
 }
 
+/// The kernel's number for the mount that `fd` lies on, as mountinfo lists it.
+pub(crate) fn mount_id(fd: BorrowedFd<'_>) -> nix::Result<u64> {
+    // SAFETY: the structure is plain numbers, for which zero is a value.
+    let mut found: libc::statx = unsafe { std::mem::zeroed() };
+    let (path, flags) = (c"".as_ptr(), libc::AT_EMPTY_PATH);
+    // SAFETY: the path is a NUL-terminated constant, and the kernel fills in the structure, which outlives the call.
+    Errno::result(unsafe {
+        libc::statx(fd.as_raw_fd(), path, flags, libc::STATX_MNT_ID, &raw mut found)
+    })?;
+    let known = found.stx_mask & libc::STATX_MNT_ID != 0;
+    known.then_some(found.stx_mnt_id).ok_or(Errno::ENOSYS)
+}
+
 /// A file system that is being configured.
 #[derive(Debug)]
 pub(crate) struct Context(File);
