@@ -71,7 +71,7 @@ impl Unstarted {
     }
 }
 
-/// Writes down how a session that ran has ended; gives the exit code, and what the person must read.
+/// Notes how a session that ran has ended, for the caller to save; gives the exit code, and what the person must read.
 pub(super) fn conclude(
     session: &mut Session,
     end: End,
@@ -111,7 +111,7 @@ pub(super) fn conclude(
         Some(Status::Signal(signal)) => 128u8.saturating_add(signal),
         None => LANDBOX_FAILED,
     };
-    finish(session, exit, failure)?;
+    close(session, exit, failure);
     Ok((code, told))
 }
 
@@ -126,13 +126,17 @@ pub(super) fn finish(
     exit: Option<Status>,
     failure: Option<LaunchFailure>,
 ) -> Result<()> {
+    close(session, exit, failure);
+    session.save_state()
+}
+
+fn close(session: &mut Session, exit: Option<Status>, failure: Option<LaunchFailure>) {
     session.state.state = if failure.is_some() { Phase::Failed } else { Phase::Exited };
     if let Some(launch) = session.state.launches.last_mut() {
         launch.ended_at = Some(session::now());
         launch.exit = exit;
         launch.failure = failure;
     }
-    session.save_state()
 }
 
 fn error(errno: i32) -> std::io::Error {

@@ -5,6 +5,7 @@ use super::outcome::{self, Unstarted};
 use crate::credentials::Keeper;
 use crate::error::{Context, Failure, Result};
 use crate::host::{self, Facts, LaunchView};
+use crate::land;
 use crate::launch::{self, Launched, Refusal};
 use crate::overlay::prepare;
 use crate::plan;
@@ -13,14 +14,14 @@ use crate::pty::{self, Made, Relayed, Stdio, Terminal};
 use crate::seal::Key;
 use crate::session;
 use crate::session::document::{Document, Findings};
-use crate::session::model::{Boundary, Launch, Phase};
+use crate::session::model::{Boundary, ChangeCounts, Launch, Phase};
 use crate::session::store::{Session, StateDir, show};
 use landbox_shared::digest::Digest;
 use landbox_shared::exec::Exec;
 use landbox_shared::path::AbsPath;
 use landbox_shared::plan::{Op, Plan};
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
@@ -62,7 +63,13 @@ impl<'a> Starter<'a> {
     ) -> Result<u8, Unstarted> {
         let (Relayed { end, lost }, sockets) = self.attempt(session, argv)?;
         let (mut code, told) = outcome::conclude(session, end)?;
-        super::show::refresh_changes(session, false);
+        if land::is_untouched(session) {
+            session.state.changes = Some(ChangeCounts { files: 0, added: 0, deleted: 0 });
+        } else {
+            // Before the scan, which may take a while.
+            session.save_state()?;
+            super::show::refresh_changes(session, false);
+        }
         session.save_state()?;
         self.report(session, report, sockets);
         if let Some(error) = lost {
@@ -84,35 +91,19 @@ impl<'a> Starter<'a> {
         let number = session.state.launches.last().map_or(1, |last| last.number + 1);
         let terminal = Terminal::find();
         let Made { stdio, task, console } = Stdio::make(terminal.as_ref())?;
-        let policy = &session.snapshot.policy;
-        let view = LaunchView::gather(policy, &self.facts)?;
-        let compiled = plan::compile(policy, console, &view)?;
-        for warning in &compiled.warnings {
-            self.warn(warning);
-        }
-        let env = plan::environment(std::env::vars_os(), policy, &view);
-        let exec = Exec { argv: argv.iter().map(|a| a.clone().into_vec()).collect(), env };
-        let (frame, exec_digest) = launch::exec_frame(&exec)?;
-        prepare::private(&session.dir, &compiled)?;
-        prepare::layers(&session.dir, policy, number)?;
-        let epochs = prepare::epochs(policy);
-        let plan = make_plan(session, number, stdio.kinds, exec_digest, compiled.ops)?;
-        session.state.state = Phase::Starting;
-        session.state.changes = None;
-        session.state.landing.synced = false;
-        session.state.launches.push(Launch {
-            number,
-            started_at: session::now(),
-            ended_at: None,
-            exit: None,
-            failure: None,
-            boundary: None,
-            epochs,
-        });
-        session.save_state()?;
+        // First of all: it gets ready on another processor meanwhile.
+        let helper = launch::start(&self.helper, task)?;
+        let prepared = match self.prepare(session, argv, number, console, stdio.kinds) {
+            Ok(prepared) => prepared,
+            Err(failure) => {
+                helper.abandon();
+                return Err(failure.into());
+            }
+        };
+        let Prepared { plan, frame, sockets } = prepared;
         let folder = session.dir.join("launches").join(number.to_string());
         let mut launched =
-            launch::launch(&self.helper, &plan, &frame, task, &self.key, &folder, &self.signals)?;
+            launch::launch(helper, &plan, &frame, &self.key, &folder, &self.signals)?;
         let merged = std::mem::take(&mut launched.merged);
         let ready =
             record_boundary(session, &launched).and_then(|()| Keeper::start(session, merged));
@@ -124,7 +115,47 @@ impl<'a> Starter<'a> {
         if let Some(keeper) = keeper {
             keeper.finish();
         }
-        Ok((relayed?, compiled.reachable_sockets))
+        Ok((relayed?, sockets))
+    }
+
+    /// Makes the session ready for launch `number`. It is written down only with its boundary, before the task is
+    /// released: until then nothing has run.
+    fn prepare(
+        &self,
+        session: &mut Session,
+        argv: &[OsString],
+        number: u32,
+        console: Option<AbsPath>,
+        stdio: [landbox_shared::plan::Stdio; 3],
+    ) -> Result<Prepared> {
+        session.state.state = Phase::Starting;
+        session.state.changes = None;
+        session.state.landing.synced = false;
+        session.state.launches.push(Launch {
+            number,
+            started_at: session::now(),
+            ended_at: None,
+            exit: None,
+            failure: None,
+            boundary: None,
+            epochs: BTreeMap::new(),
+        });
+        let policy = &session.snapshot.policy;
+        let view = LaunchView::gather(policy, &self.facts)?;
+        let compiled = plan::compile(policy, console, &view)?;
+        for warning in &compiled.warnings {
+            self.warn(warning);
+        }
+        let env = plan::environment(std::env::vars_os(), policy, &view);
+        let exec = Exec { argv: argv.iter().map(|a| a.clone().into_vec()).collect(), env };
+        let (frame, exec_digest) = launch::exec_frame(&exec)?;
+        prepare::private(&session.dir, &compiled)?;
+        prepare::layers(&session.dir, policy, number)?;
+        if let Some(launch) = session.state.launches.last_mut() {
+            launch.epochs = prepare::epochs(policy);
+        }
+        let plan = make_plan(session, number, stdio, exec_digest, compiled.ops)?;
+        Ok(Prepared { plan, frame, sockets: compiled.reachable_sockets })
     }
 
     /// Writes the session document where it was asked for.
@@ -145,6 +176,13 @@ impl<'a> Starter<'a> {
             self.call.ui.warning(format!("can't write the report {}: {e}", show(path)));
         }
     }
+}
+
+/// What a launch needs.
+struct Prepared {
+    plan: Plan,
+    frame: Vec<u8>,
+    sockets: Vec<AbsPath>,
 }
 
 fn make_plan(

@@ -157,9 +157,11 @@ pub fn helper() -> Result<PathBuf> {
 /// Whether this program runs inside a session, where Landbox's own state is masked.
 pub fn is_inside() -> bool {
     let outbox = Path::new(INSIDE).join("outbox");
-    std::fs::read("/proc/self/mountinfo").is_ok_and(|table| {
-        mounts::parse(&table).iter().any(|mount| mount.point.as_path() == outbox)
-    })
+    // The quick question first: outside there is no such folder, as a rule.
+    outbox.is_dir()
+        && std::fs::read("/proc/self/mountinfo").is_ok_and(|table| {
+            mounts::parse(&table).iter().any(|mount| mount.point.as_path() == outbox)
+        })
 }
 
 /// Whether an id map covers more than a few users. A session of root's has its caller's own map.

@@ -131,6 +131,11 @@ impl Store {
         })
     }
 
+    /// Whether a layer has a store.
+    pub(crate) fn exists(session_dir: &Path, layer: &LayerId) -> bool {
+        session_dir.join("base").join(format!("{layer}.records")).exists()
+    }
+
     /// What is known of a path. The record stays; one that no scan asks for is dropped by [`Store::save`], because the
     /// layer no longer says anything about its path.
     pub(crate) fn get(&mut self, path: &RelPath) -> Option<&Record> {

@@ -7,6 +7,7 @@ use super::renames;
 use super::scan::{self, Facts};
 use super::tree::{self, Time, Tree};
 use crate::error::{Context, Failure, Kind, Result};
+use crate::overlay::marks;
 use crate::session::model::Launch;
 use crate::session::store::{Session, show};
 use landbox_shared::id::LayerId;
@@ -43,6 +44,19 @@ pub(crate) fn policy_of<'a>(session: &'a Session, id: &str) -> Result<&'a LayerP
 /// The layer that lands; `None` for a session that ran bare.
 pub(crate) fn project_of(session: &Session) -> Option<&LayerPolicy> {
     session.snapshot.policy.layers.iter().find(|l| l.kind == LayerKind::Project)
+}
+
+/// Whether the project layer holds nothing and no scan has recorded anything: then the end of a launch needs no scan.
+/// (Before the next launch there is one in any case, since the epochs move on with it.)
+pub fn is_untouched(session: &Session) -> bool {
+    let Some(layer) = project_of(session) else { return false };
+    let is_empty = || -> std::io::Result<bool> {
+        let upper = Tree::open(&session.upper(&layer.id))?;
+        let names = tree::names(upper.root())?;
+        let found = marks::folder_marks(layer.backend, upper.root(), &names)?;
+        Ok(names.is_empty() && !found.opaque && !found.redirected)
+    };
+    is_empty().unwrap_or(false) && !Store::exists(&session.dir, &layer.id)
 }
 
 impl LayerView {

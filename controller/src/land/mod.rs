@@ -21,6 +21,7 @@ pub mod sync;
 mod testing;
 mod tree;
 
+pub use layer::is_untouched;
 pub use review::{counts, other_layers};
 
 use crate::error::{Failure, Kind, Result};

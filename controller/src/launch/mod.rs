@@ -5,6 +5,7 @@ mod spawn;
 mod verify;
 
 pub use events::{EventSocket, Received};
+pub use spawn::{Helper, start};
 
 use crate::error::{Context, Failure, Kind, Result};
 use crate::pty::signals::Signals;
@@ -66,25 +67,20 @@ impl From<Failure> for Refusal {
 
 /// Sets the boundary of `plan` up. `folder` (`launches/<n>`) receives the envelope and the evidence.
 pub fn launch(
-    helper: &Path,
+    mut helper: Helper,
     plan: &Plan,
     exec_frame: &[u8],
-    stdio: [OwnedFd; 3],
     key: &Key,
     folder: &Path,
     signals: &Signals,
 ) -> Result<Launched, Refusal> {
-    let mut started = spawn::spawn(helper, stdio)?;
-    let result = handshake(&mut started, plan, exec_frame, key, folder, signals);
-    let spawn::Helper { mut child, frames: _, events } = started;
-    match result {
+    match handshake(&mut helper, plan, exec_frame, key, folder, signals) {
         Ok((evidence, evidence_digest, init, merged)) => {
+            let Helper { child, frames: _, events } = helper;
             Ok(Launched { child, events, init, merged, evidence, evidence_digest })
         }
         Err(refusal) => {
-            // The end of the channel ends the helper; waiting makes sure that nothing of it is left.
-            drop(events);
-            reap(&mut child);
+            helper.abandon();
             Err(refusal)
         }
     }
@@ -117,7 +113,7 @@ fn remaining(deadline: Instant) -> Option<Timespec> {
 type Stands = (Evidence, Digest, OwnedFd, Vec<(LayerId, OwnedFd)>);
 
 fn handshake(
-    helper: &mut spawn::Helper,
+    helper: &mut Helper,
     plan: &Plan,
     exec_frame: &[u8],
     key: &Key,
@@ -136,14 +132,15 @@ fn handshake(
         | Event::LinkLost => return Err(unexpected(&event)),
     };
     let sealed = seal::seal(plan, challenge, key)?;
-    make_folder(folder)?;
-    let path = folder.join("envelope");
-    std::fs::write(&path, &sealed.envelope).context(|| format!("can't write {}", show(&path)))?;
     // A helper that refuses the envelope stops reading: what it says counts, not the broken pipe.
     let sent = helper.frames.take().map_or(Ok(()), |mut frames| {
         // Closed at the end: that tells the helper, which waits for it, that nothing follows.
         frames.write_all(&sealed.envelope).and_then(|()| frames.write_all(exec_frame))
     });
+    // While the helper works.
+    make_folder(folder)?;
+    let path = folder.join("envelope");
+    std::fs::write(&path, &sealed.envelope).context(|| format!("can't write {}", show(&path)))?;
     let (event, descriptors) = match wait(&mut helper.events, signals, deadline) {
         Ok(heard) => heard,
         Err(Refusal::Other(_)) if sent.is_err() => {

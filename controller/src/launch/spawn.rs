@@ -1,6 +1,7 @@
 //! Starting the helper.
 
 use super::events::EventSocket;
+use super::reap;
 use crate::error::{Context, Result};
 use crate::session::store::show;
 use command_fds::{CommandFdExt, FdMapping};
@@ -14,7 +15,7 @@ use std::process::{Child, Command, Stdio};
 
 /// The helper's process and both channels to it.
 #[derive(Debug)]
-pub(super) struct Helper {
+pub struct Helper {
     /// The monitor.
     pub(super) child: Child,
     /// Where the envelope and the exec frame go, until they have gone.
@@ -23,9 +24,19 @@ pub(super) struct Helper {
     pub(super) events: EventSocket,
 }
 
+impl Helper {
+    /// Ends it: the end of the channels ends the helper, and waiting makes sure that nothing of it is left.
+    pub fn abandon(self) {
+        let Self { mut child, frames, events } = self;
+        drop((frames, events));
+        reap(&mut child);
+    }
+}
+
 /// Starts the helper with the task's descriptors 0 to 2, the frames on 3 and the event socket on 4. Call it from the
-/// main thread: the helper's death signal fires when the thread that forked it ends.
-pub(super) fn spawn(helper: &Path, stdio: [OwnedFd; 3]) -> Result<Helper> {
+/// main thread: the helper's death signal fires when the thread that forked it ends. It gets ready while the caller
+/// prepares the session, and waits for [`super::launch`].
+pub fn start(helper: &Path, stdio: [OwnedFd; 3]) -> Result<Helper> {
     let what = || format!("can't start the helper {}", show(helper));
     let (frames_in, frames_out) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).context(what)?;
     let (ours, theirs) = rustix::net::socketpair(

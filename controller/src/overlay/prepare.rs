@@ -134,11 +134,15 @@ fn is_copied(name: &[u8]) -> bool {
 }
 
 fn copy_attributes(real: &OwnedFd, ours: &OwnedFd) -> Result<(), Errno> {
-    let mut list = vec![0; VALUE_BYTES];
+    // Most folders have none.
+    let mut list = vec![0; 1 << 10];
     let used = match fs::flistxattr(real, list.as_mut_slice()) {
-        Ok(used) => used,
-        Err(Errno::NOTSUP) => return Ok(()),
-        Err(e) => return Err(e),
+        Ok(0) | Err(Errno::NOTSUP) => return Ok(()),
+        Err(Errno::RANGE) => {
+            list.resize(VALUE_BYTES, 0);
+            fs::flistxattr(real, list.as_mut_slice())?
+        }
+        used => used?,
     };
     let mut value = vec![0; VALUE_BYTES];
     for name in list.get(..used).unwrap_or_default().split(|b| *b == 0).filter(|n| is_copied(n)) {
