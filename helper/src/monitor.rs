@@ -202,8 +202,9 @@ impl Monitor<'_> {
         match std::mem::replace(&mut self.phase, Phase::Preparing) {
             Phase::Shown(watch) if self.events.is_release() => {
                 self.phase = Phase::Running(watch);
-                process::trim_memory();
+                // The task first: it need not wait for our tidying up.
                 let go = self.channel.send(&Message::Release);
+                process::trim_memory();
                 go.stage(Stage::Release, "releasing the task").map(|()| None)
             }
             // Nothing may be said before or after, and the end of the socket is the controller's death.

@@ -72,6 +72,7 @@ impl Unstarted {
 }
 
 /// Notes how a session that ran has ended, for the caller to save; gives the exit code, and what the person must read.
+/// An error means that nothing ever ran.
 pub(super) fn conclude(
     session: &mut Session,
     end: End,

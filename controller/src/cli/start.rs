@@ -63,14 +63,12 @@ impl<'a> Starter<'a> {
     ) -> Result<u8, Unstarted> {
         let (Relayed { end, lost }, sockets) = self.attempt(session, argv)?;
         let (mut code, told) = outcome::conclude(session, end)?;
-        if land::is_untouched(session) {
-            session.state.changes = Some(ChangeCounts { files: 0, added: 0, deleted: 0 });
-        } else {
-            // Before the scan, which may take a while.
-            session.save_state()?;
-            super::show::refresh_changes(session, false);
+        // From here on something ran: no failure of ours may look as if nothing had.
+        if let Err(failure) = settle(session) {
+            let id = &session.snapshot.id;
+            let hint = format!("the session is kept: make room, then landbox show {id}");
+            self.call.ui.failure(&failure.hint(hint));
         }
-        session.save_state()?;
         self.report(session, report, sockets);
         if let Some(error) = lost {
             self.call.ui.failure(&outcome::output_lost(error));
@@ -183,6 +181,18 @@ struct Prepared {
     plan: Plan,
     frame: Vec<u8>,
     sockets: Vec<AbsPath>,
+}
+
+/// Writes the end of a session down, with the figures of its changes.
+fn settle(session: &mut Session) -> Result<()> {
+    if land::is_untouched(session) {
+        session.state.changes = Some(ChangeCounts { files: 0, added: 0, deleted: 0 });
+    } else {
+        // Before the scan, which may take a while.
+        session.save_state()?;
+        super::show::refresh_changes(session, false);
+    }
+    session.save_state()
 }
 
 fn make_plan(
