@@ -21,11 +21,19 @@ esac
 need_packages "${BUILD_PACKAGES[@]}" "${RUN_PACKAGES[@]}" "${TEST_PACKAGES[@]}"
 need_cargo
 
+# One failure must not hide the others: everything is run, and the script fails at its end.
+failed=()
 if [ "$part" != suite ]; then
   say "== unit tests"
-  cargo test --locked --workspace --exclude landbox-tests -- "$@"
+  cargo test --locked --workspace --exclude landbox-tests --no-fail-fast -- "$@" || failed+=("unit tests")
 fi
-[ "$part" = unit ] && exit
+
+finish() {
+  [ ${#failed[@]} -eq 0 ] || die "failed: ${failed[*]}"
+  say "== all passed"
+  exit
+}
+[ "$part" = unit ] && finish
 
 # The devices that fuse-overlayfs and slirp4netns open are root's alone on some machines.
 for device in /dev/fuse:10:229 /dev/net/tun:10:200; do
@@ -81,4 +89,5 @@ fi
 say "== suite"
 # Each test starts processes of its own, most of them waiting: a few more threads than processors.
 cargo test --locked --package landbox-tests --no-fail-fast -- \
-  --test-threads "$(($(nproc) + 2))" "${worlds[@]}" "$@"
+  --test-threads "$(($(nproc) + 2))" "${worlds[@]}" "$@" || failed+=("suite")
+finish

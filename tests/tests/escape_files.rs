@@ -142,98 +142,125 @@ fn harmless(attempt: &Attempt) -> bool {
     }
 }
 
+fn attacked(world: World, options: impl FnOnce(&Place) -> Vec<String>) {
+    let _alone = alone();
+    let place = Place::new(world);
+    // The first run makes the signing key and the state folder: those are ours.
+    place.sh("true").output().ok();
+    let mut host = host(&place);
+    place.write(place.root().join("attack.json"), serde_json::to_vec(&host.attack).unwrap());
+    place.write(place.outside.join("stdin.txt"), "the owner's input\n");
+    place.write(place.outside.join("stderr.txt"), "ORIGINAL\n");
+    for fd in ["fd7", "fd9", "fd2048"] {
+        place.write(place.outside.join(fd), "inherited\n");
+    }
+    let ours =
+        [place.state(), place.home.join(".config/landbox"), place.outside.join("stderr.txt")];
+    let system: Vec<&Path> =
+        ["/etc", "/usr/bin", "/usr/sbin", "/usr/local", "/opt", "/boot"].map(Path::new).into();
+    let look = || {
+        (
+            Snapshot::take(&[place.root()], &ours, Depth::Content),
+            Snapshot::take(&system, &[], Depth::Metadata),
+            switches(),
+        )
+    };
+    let before = look();
+    assert!(before.0.len() > 40 && before.1.len() > 200);
+
+    let out = place.outside.display();
+    let file = place.root().join("attack.json");
+    let ended = place
+        .session(
+            options(&place),
+            [world::bin("prober").to_str().unwrap(), "attack", file.to_str().unwrap()],
+        )
+        .stdin_file(File::open(place.outside.join("stdin.txt")).unwrap())
+        .stderr_file(
+            OpenOptions::new()
+                .append(true)
+                .read(true)
+                .open(place.outside.join("stderr.txt"))
+                .unwrap(),
+        )
+        .prefix(&format!("ulimit -n 4096; exec 7<>{out}/fd7 9<{out}/fd9 10</ 2048<>{out}/fd2048"))
+        .limit(180)
+        .output();
+    let stderr = fs::read_to_string(place.outside.join("stderr.txt")).unwrap();
+    assert!(stderr.starts_with("ORIGINAL\n"), "{stderr}");
+    assert_eq!(ended.code(), 0, "{stderr}");
+    let attempts: Vec<Attempt> = ended.json_of_last_line();
+
+    let after = look();
+    before.0.same_as(&after.0);
+    before.1.same_as(&after.1);
+    assert_eq!(before.2, after.2, "switches of the kernel");
+    // The attack was one: it ran to its end, and in the merged view its writes worked.
+    assert!(attempts.len() > 1000, "{}", attempts.len());
+    let on = place.project.join("victims/open/file").display().to_string();
+    assert!(tried(&attempts, "open for writing").iter().any(|a| a.on == on && a.worked()));
+    // Nothing of the host was reached.
+    let inherited: Vec<_> = attempts.iter().filter(|a| a.way == "inherited descriptor").collect();
+    assert!(inherited.is_empty(), "{inherited:#?}");
+    for listener in &host.listeners {
+        assert!(listener.accept().is_err(), "a connection reached {:?}", listener.local_addr());
+    }
+    for socket in &host.datagrams {
+        assert!(socket.recv(&mut [0; 8]).is_err(), "a letter reached {:?}", socket.local_addr());
+    }
+    for fifo in &mut host.fifos {
+        assert!(!matches!(fifo.read(&mut [0; 8]), Ok(1..)), "bytes came through a FIFO");
+    }
+    assert!(host.victim.try_wait().unwrap().is_none(), "a process of the host was ended");
+    let targets: Vec<_> = host.attack.targets.iter().map(|t| t.display().to_string()).collect();
+    let worked: Vec<_> = attempts
+        .iter()
+        .filter(|a| a.worked() && !targets.contains(&a.on) && !a.way.starts_with("nested: "))
+        .filter(|a| !harmless(a))
+        .collect();
+    assert!(worked.is_empty(), "{worked:#?}");
+    for way in [
+        "umount",
+        "remount writable",
+        "clear read-only",
+        "clone the mount",
+        "mount over",
+        "bind over",
+        "make shared",
+        "chroot",
+        "pivot_root",
+    ] {
+        let worked: Vec<_> = tried(&attempts, way).into_iter().filter(|a| a.worked()).collect();
+        assert!(worked.is_empty(), "{worked:#?}");
+    }
+    // What every program needs works.
+    for way in ["socketpair", "own socket below /tmp"] {
+        assert!(tried(&attempts, way).iter().all(|a| a.worked()), "{way}");
+    }
+}
+
 worlds! {
     [user_kernel, user_fuse, root_kernel, root_fuse]
     fn a_hostile_program_changes_nothing_real(world) {
-        let _alone = alone();
-        let place = Place::new(world);
-        // The first run makes the signing key and the state folder: those are ours.
-        place.sh("true").output().ok();
-        let mut host = host(&place);
-        place.write(place.root().join("attack.json"), serde_json::to_vec(&host.attack).unwrap());
-        place.write(place.outside.join("stdin.txt"), "the owner's input\n");
-        place.write(place.outside.join("stderr.txt"), "ORIGINAL\n");
-        for fd in ["fd7", "fd9", "fd2048"] {
-            place.write(place.outside.join(fd), "inherited\n");
-        }
-        let ours =
-            [place.state(), place.home.join(".config/landbox"), place.outside.join("stderr.txt")];
-        let system: Vec<&Path> =
-            ["/etc", "/usr/bin", "/usr/sbin", "/usr/local", "/opt", "/boot"].map(Path::new).into();
-        let look = || {
-            (
-                Snapshot::take(&[place.root()], &ours, Depth::Content),
-                Snapshot::take(&system, &[], Depth::Metadata),
-                switches(),
-            )
-        };
-        let before = look();
-        assert!(before.0.len() > 40 && before.1.len() > 200);
+        attacked(world, |_| Vec::new());
+    }
 
-        let out = place.outside.display();
-        let file = place.root().join("attack.json");
-        let ended = place
-            .prober(["attack", file.to_str().unwrap()])
-            .stdin_file(File::open(place.outside.join("stdin.txt")).unwrap())
-            .stderr_file(
-                OpenOptions::new().append(true).read(true).open(place.outside.join("stderr.txt")).unwrap(),
-            )
-            .prefix(&format!(
-                "ulimit -n 4096; exec 7<>{out}/fd7 9<{out}/fd9 10</ 2048<>{out}/fd2048"
-            ))
-            .limit(180)
-            .output();
-        let stderr = fs::read_to_string(place.outside.join("stderr.txt")).unwrap();
-        assert!(stderr.starts_with("ORIGINAL\n"), "{stderr}");
-        assert_eq!(ended.code(), 0, "{stderr}");
-        let attempts: Vec<Attempt> = ended.json_of_last_line();
-
-        let after = look();
-        before.0.same_as(&after.0);
-        before.1.same_as(&after.1);
-        assert_eq!(before.2, after.2, "switches of the kernel");
-        // The attack was one: it ran to its end, and in the merged view its writes worked.
-        assert!(attempts.len() > 1000, "{}", attempts.len());
-        let on = place.project.join("victims/open/file").display().to_string();
-        assert!(tried(&attempts, "open for writing").iter().any(|a| a.on == on && a.worked()));
-        // Nothing of the host was reached.
-        let inherited: Vec<_> = attempts.iter().filter(|a| a.way == "inherited descriptor").collect();
-        assert!(inherited.is_empty(), "{inherited:#?}");
-        for listener in &host.listeners {
-            assert!(listener.accept().is_err(), "a connection reached {:?}", listener.local_addr());
-        }
-        for socket in &host.datagrams {
-            assert!(socket.recv(&mut [0; 8]).is_err(), "a letter reached {:?}", socket.local_addr());
-        }
-        for fifo in &mut host.fifos {
-            assert!(!matches!(fifo.read(&mut [0; 8]), Ok(1..)), "bytes came through a FIFO");
-        }
-        assert!(host.victim.try_wait().unwrap().is_none(), "a process of the host was ended");
-        let targets: Vec<_> = host.attack.targets.iter().map(|t| t.display().to_string()).collect();
-        let worked: Vec<_> = attempts
-            .iter()
-            .filter(|a| a.worked() && !targets.contains(&a.on) && !a.way.starts_with("nested: "))
-            .filter(|a| !harmless(a))
-            .collect();
-        assert!(worked.is_empty(), "{worked:#?}");
-        for way in [
-            "umount",
-            "remount writable",
-            "clear read-only",
-            "clone the mount",
-            "mount over",
-            "bind over",
-            "make shared",
-            "chroot",
-            "pivot_root",
-        ] {
-            let worked: Vec<_> = tried(&attempts, way).into_iter().filter(|a| a.worked()).collect();
-            assert!(worked.is_empty(), "{worked:#?}");
-        }
-        // What every program needs works.
-        for way in ["socketpair", "own socket below /tmp"] {
-            assert!(tried(&attempts, way).iter().all(|a| a.worked()), "{way}");
-        }
+    // What hides paths outside the layers rebuilds parts of the tree: folders, and the root itself, are copied.
+    [user_kernel, user_fuse, root_kernel]
+    fn masks_of_every_kind_open_no_way_for_a_hostile_program(world) {
+        attacked(world, |place| {
+            let hidden = [
+                "/landbox-no-such-folder/secret".into(),
+                "/etc/hostname".into(),
+                "/usr/local/no-such-file".into(),
+                place.outside.join("data.txt").display().to_string(),
+                place.outside.join("missing/deep").display().to_string(),
+                place.home.join(".ssh").display().to_string(),
+                place.project.join("missing").display().to_string(),
+                place.root().join("system/missing").display().to_string(),
+            ];
+            hidden.into_iter().flat_map(|path| ["--hide".into(), path]).collect()
+        });
     }
 
     [root_kernel]
