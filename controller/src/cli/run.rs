@@ -14,6 +14,7 @@ use crate::session::{self};
 use clap::Args;
 use landbox_shared::bytes;
 use landbox_shared::event::Stage;
+use landbox_shared::path::AbsPath;
 use landbox_shared::policy::{Backend, Policy};
 use landbox_shared::wire;
 use std::ffi::OsString;
@@ -160,11 +161,14 @@ pub(super) fn freeze(
     policy: Policy,
     isolated: bool,
 ) -> Result<Snapshot> {
+    let canonical = config.file.as_ref().and_then(|file| file.canonicalize().ok());
+    let config_file = canonical.and_then(|file| AbsPath::from_path(&file).ok());
     Ok(Snapshot {
         version: MODEL_VERSION,
         id: session::fresh_id()?,
         name,
         bot: config.bot.clone(),
+        config_file,
         command: config.command.iter().map(|a| bytes::escape(a.as_bytes())).collect(),
         created_at: session::now(),
         isolated,

@@ -127,6 +127,15 @@ fn face(session: &Session, document: &Document<'_>, findings: &Findings) -> Stri
     if let Some(bot) = &snapshot.bot {
         line("bot", &visible(bot.as_bytes()));
     }
+    if let Some(file) = &snapshot.config_file {
+        let hidden = policy.masks.iter().any(|mask| file.is_within(&mask.path));
+        let note = if hidden || !snapshot.isolated {
+            ""
+        } else {
+            ", which the session can read: --hide it"
+        };
+        line("config", &format!("{}{note}", visible(file.as_bytes())));
+    }
     line("command", &visible(snapshot.command.join(" ").as_bytes()));
     line("workdir", &show_path(policy.project.as_path()));
     line("created", &snapshot.created_at);

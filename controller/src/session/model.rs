@@ -18,6 +18,7 @@ use landbox_shared::digest::Digest;
 use landbox_shared::event::{Stage, Status};
 use landbox_shared::evidence::{HelperMode, OwnerMap};
 use landbox_shared::id::{LayerId, SessionId};
+use landbox_shared::path::AbsPath;
 use landbox_shared::policy::Policy;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -37,6 +38,8 @@ pub struct Snapshot {
     pub name: Option<String>,
     /// The bot it was started as.
     pub bot: Option<String>,
+    /// The configuration file that named the bot, canonical. Unless a mask covers it, the session can read it.
+    pub config_file: Option<AbsPath>,
     /// The command, each argument in the text form of [`landbox_shared::bytes`].
     pub command: Vec<String>,
     /// RFC 3339, UTC.

@@ -42,6 +42,7 @@ pub(crate) fn snapshot(id: &str, name: Option<&str>) -> Snapshot {
         id: SessionId::new(id).unwrap(),
         name: name.map(str::to_owned),
         bot: None,
+        config_file: None,
         command: vec!["true".into(), "a\\xff".into()],
         created_at: "2026-01-01T00:00:00Z".into(),
         isolated: true,
