@@ -213,7 +213,9 @@ impl Monitor<'_> {
     }
 
     /// Ends everything, and only when nothing is left tells how it came.
-    fn end(self, end: End, lock: Held) {
+    fn end(mut self, end: End, lock: Held) {
+        // The list of mounts holds the task's, which take a while to undo: begin while init is on its way.
+        self.phase = Phase::Preparing;
         match &end {
             // Init is on its way: this is the last it says.
             End::Told(Event::Exited(_) | Event::ExecFailed { .. }) => ns::reap(&self.init),

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Landbox against named peers, interleaved in one run, as an ordinary user.
 
-  bench.py [--bin DIR] [--work DIR] [--rounds N] [--files N] [GROUP ..]
+  bench.py [--bin DIR] [--work DIR] [--rounds N] [--files N] [--json FILE] [GROUP ..]
 
-GROUP: start storm end files edits land pty memory (all of them when none is named).
+GROUP: start helper storm end files edits land pty (all of these when none is named), memory (as root).
 Every row is a median over the rounds with minimum and maximum; the ratio is the median of the
 per-round ratios to the group's peer. Absolute times depend on the machine: ratios count.
 """
@@ -37,15 +37,26 @@ class Bench:
         self.rounds = args.rounds
         self.files = args.files
         self.work = os.path.realpath(args.work)
+        for folder in (self.bin, self.work):
+            if any((folder + "/").startswith(private) for private in ("/tmp/", "/var/tmp/", "/run/")):
+                sys.exit("%s: a session has a folder of its own there; use --bin and --work elsewhere" % folder)
         os.makedirs(self.work, exist_ok=True)
         self.home = os.path.join(self.work, "home")
         self.state = os.path.join(self.work, "state")
         self.project = os.path.join(self.work, "project")
         for folder in (self.home, self.project):
             os.makedirs(folder, exist_ok=True)
+        # Beside the trees: the checkout itself may lie where the ordinary user can't read.
+        self.changes = os.path.join(self.work, "changes.py")
+        shutil.copyfile(os.path.join(HERE, "changes.py"), self.changes)
         self.env = {"PATH": os.environ["PATH"], "HOME": self.home, "TERM": "xterm", "LANG": "C.UTF-8",
                     "LANDBOX_STATE_DIR": self.state, "GIT_OPTIONAL_LOCKS": "0",
                     "GIT_CONFIG_NOSYSTEM": "1"}
+        self.user = {}
+        if args.user is not None:
+            self.user = {"user": args.user, "group": args.user, "extra_groups": []}
+            for folder in (self.work, self.home, self.project):
+                os.chown(folder, args.user, args.user)
         self.results = {}
 
     # -- timing -------------------------------------------------------------------------------
@@ -114,6 +125,50 @@ class Bench:
                   max(self.rounds, 40), warm=3)
         self.sweep()
 
+    def helper(self):
+        """The helper's own part, as strace sees it: all from its start to its end but the controller's and the task's
+        turns. For bwrap the same without a controller. Both are slowed by the tracing, which touches few calls."""
+        if not shutil.which("strace"):
+            print("\n== the helper's own part: left out, strace is not installed")
+            return
+        log = os.path.join(self.work, "trace")
+        calls = "execve,exit_group,sendmsg,sendto"
+
+        def trace(argv):
+            self.spawn_ms(["strace", "-f", "--seccomp-bpf", "-ttt", "-e", "trace=" + calls, "-o", log] + argv)
+            events = []
+            with open(log, encoding="utf-8", errors="replace") as lines:
+                for line in lines:
+                    pid, when, what = line.split(None, 2)
+                    events.append((pid, float(when) * 1e3, what))
+            return events
+
+        def first(events, *words):
+            return next(event for event in events if all(word in event[2] for word in words))
+
+        def ends(events, program):
+            begin = first(events, "execve(", '/%s"' % program)
+            task = first(events, "execve(", '["/bin/true"')
+            last = {pid: when for pid, when, what in events if what.startswith("+++")}
+            return begin[1], task[1], last[task[0]], last[begin[0]]
+
+        def bwrap():
+            begin, task, done, end = ends(trace([shutil.which("bwrap")] + BWRAP[1:] + ["/bin/true"]), "bwrap")
+            return task - begin + end - done
+
+        def landbox():
+            events = trace([self.landbox, "-q", "run", "--", "/bin/true"])
+            begin, task, done, end = ends(events, "landbox-helper")
+            monitor = first(events, "execve(", '/landbox-helper"')[0]
+            said = [when for pid, when, what in events if pid == monitor and what.startswith("sendmsg(4")]
+            controller = events[0][0]
+            # Challenge, the plan's arrival (the controller's turn between the two is the helper's idling), evidence,
+            # the controller's word.
+            released = [when for pid, when, what in events if pid == controller and "lbxgo" in what][-1]
+            return said[0] - begin + said[1] - said[0] + task - released + end - done
+        self.rows("the helper's own part (traced)", "bwrap", {"bwrap": bwrap, "landbox-helper": landbox},
+                  max(self.rounds, 15))
+
     def storm(self):
         def storm(argv):
             begin = time.perf_counter()
@@ -139,7 +194,6 @@ class Bench:
             with open(dirty, "wb") as out:
                 for _ in range(512):
                     out.write(os.urandom(4096) * 256)
-            stamp = os.path.join(self.work, "stamp")
             child = subprocess.Popen(argv, env=self.env, cwd=self.project, stdin=DEVNULL,
                                      stdout=subprocess.PIPE, stderr=DEVNULL)
             child.stdout.read(2)            # "e\n": written just before the task ends
@@ -147,7 +201,6 @@ class Bench:
             child.wait()
             took = (time.perf_counter() - begin) * 1e3
             child.stdout.close()
-            del stamp
             return took
         say = "echo x > made; echo e"
         self.rows("end of session with 512 MiB of foreign dirty pages", "sh (no sandbox)", {
@@ -239,9 +292,18 @@ class Bench:
         self.sweep()
 
     def land(self):
-        for count, changes in ((10000, 100), (self.files, 100), (self.files, 10000)):
+        mk = self.changes
+        sizes = (10000, self.files)
+        for count in sizes:
+            subprocess.run([self.landbox, "-q", "run", "--name", "size-%d" % count, "--", "python3", mk, ".", "100"],
+                           env=self.env, cwd=self.tree(count), check=True, stdin=DEVNULL)
+        self.rows("card + patch of 100 changes, by size of the tree", "%d files" % sizes[0], {
+            "%d files" % count: (lambda count=count: self.spawn_ms(
+                [self.landbox, "-q", "land", "size-%d" % count, "--patch", os.path.join(self.work, "p.patch")]))
+            for count in sizes}, max(self.rounds, 15))
+        self.sweep()
+        for count, changes in ((self.files, 100), (self.files, 10000)):
             top = self.tree(count)
-            mk = os.path.join(HERE, "changes.py")
             subprocess.run([self.landbox, "-q", "run", "--name", "land", "--", "python3", mk, top, str(changes)],
                            env=self.env, cwd=top, check=True, stdin=DEVNULL)
             # The peer runs in the merged view of a session of its own, over the same changes.
@@ -354,10 +416,12 @@ class Bench:
             return next(int(line.split()[1]) for line in file if line.startswith("Pss:"))
 
     def memory(self):
-        """Needs root to read the smaps of non-dumpable processes: run it apart, as root."""
+        """Needs root to read the smaps of non-dumpable processes; the sessions are an ordinary user's."""
+        if os.getuid():
+            sys.exit("memory: run this group as root, with --user UID")
         def hold(argv, names):
-            children = [subprocess.Popen(argv, env=self.env, cwd=self.project, stdin=DEVNULL,
-                                         stdout=DEVNULL, stderr=DEVNULL) for _ in range(8)]
+            children = [subprocess.Popen(argv, env=self.env, cwd=self.project, stdin=DEVNULL, stdout=DEVNULL,
+                                         stderr=DEVNULL, **self.user) for _ in range(8)]
             time.sleep(2)
             found = []
             for child in children:
@@ -374,15 +438,14 @@ class Bench:
             return statistics.median(found)
         sleep = ["sleep", "60"]
         run = [self.landbox, "-q", "run", "--"] + sleep
-        self.rows("memory of one session (PSS)", "bwrap: monitor + pid 1", {
+        self.rows("memory of one of eight sessions (PSS)", "bwrap: monitor + pid 1", {
             "bwrap: monitor + pid 1": lambda: hold(BWRAP + ["--die-with-parent"] + sleep, ("bwrap",)),
             "landbox: monitor + init": lambda: hold(run, ("landbox-helper",)),
             "landbox: controller": lambda: hold(run, ("landbox",)),
         }, 2, unit="KiB", warm=0)
-        self.sweep()
 
 
-GROUPS = {"start": Bench.start, "storm": Bench.storm, "end": Bench.end, "files": Bench.file_work,
+GROUPS = {"start": Bench.start, "helper": Bench.helper, "storm": Bench.storm, "end": Bench.end, "files": Bench.file_work,
           "edits": Bench.edits, "land": Bench.land, "pty": Bench.pty, "memory": Bench.memory}
 
 
@@ -390,19 +453,23 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--bin", default=os.path.join(HERE, "../../target/release"),
                         help="folder with landbox, landbox-helper and bench-io")
-    parser.add_argument("--work", default=None, help="where trees and state go (default: a new folder in /var/tmp)")
+    parser.add_argument("--work", default=None, help="where trees and state go (default: a new folder in ~/.cache)")
+    parser.add_argument("--user", type=int, default=None, help="with memory: run the sessions as this user id")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--files", type=int, default=80000, help="size of the big tree")
     parser.add_argument("--json", help="also write the figures to this file")
     parser.add_argument("groups", nargs="*", choices=[*GROUPS, []], metavar="GROUP")
     args = parser.parse_args()
     own = args.work is None
-    args.work = args.work or tempfile.mkdtemp(prefix="landbox-bench-", dir="/var/tmp")
+    if own:
+        cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+        os.makedirs(cache, exist_ok=True)
+        args.work = tempfile.mkdtemp(prefix="landbox-bench-", dir=cache)
     resource.setrlimit(resource.RLIMIT_NOFILE, (4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     bench = Bench(args)
     print("uid %d, %d cores, kernel %s" % (os.getuid(), os.cpu_count(), os.uname().release))
     try:
-        for name in args.groups or GROUPS:
+        for name in args.groups or [name for name in GROUPS if name != "memory"]:
             GROUPS[name](bench)
     finally:
         if own:

@@ -61,7 +61,7 @@ impl<'a> Starter<'a> {
         argv: &[OsString],
         report: Option<&Path>,
     ) -> Result<u8, Unstarted> {
-        let (Relayed { end, lost }, sockets) = self.attempt(session, argv)?;
+        let (Relayed { end, lost, leaving }, sockets) = self.attempt(session, argv)?;
         let (mut code, told) = outcome::conclude(session, end)?;
         // From here on something ran: no failure of ours may look as if nothing had.
         if let Err(failure) = settle(session) {
@@ -69,6 +69,7 @@ impl<'a> Starter<'a> {
             let hint = format!("the session is kept: make room, then landbox show {id}");
             self.call.ui.failure(&failure.hint(hint));
         }
+        drop(leaving);
         self.report(session, report, sockets);
         if let Some(error) = lost {
             self.call.ui.failure(&outcome::output_lost(error));

@@ -16,7 +16,7 @@ use crate::error::{Context, Result};
 use crate::session::store::show;
 use landbox_shared::id::LayerId;
 use landbox_shared::path::RelPath;
-use rustix::fs::{FlockOperation, MemfdFlags, flock, memfd_create};
+use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -267,25 +267,21 @@ impl Store {
         Ok(())
     }
 
-    /// The kept bytes of a path, as a file of their own. Bytes that a power cut has damaged are no bytes.
-    pub(crate) fn bytes(&self, path: &RelPath) -> Result<Option<File>> {
-        let Some(record) = self.kept.get(path) else { return Ok(None) };
+    /// The kept bytes of a path. Bytes that a power cut has damaged are no bytes.
+    pub(crate) fn bytes(&self, path: &RelPath) -> Option<Vec<u8>> {
+        let record = self.kept.get(path)?;
         let (Some((at, len)), Some(Node::File { digest, .. })) =
             (record.extent, record.base.node())
         else {
-            return Ok(None);
+            return None;
         };
         let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
         if self.bytes.get_ref().read_exact_at(&mut bytes, at).is_err()
             || super::content::digest_of(&bytes) != *digest
         {
-            return Ok(None);
+            return None;
         }
-        let what = || format!("can't read the base of {path}");
-        let mut file = File::from(memfd_create(c"base", MemfdFlags::CLOEXEC).context(what)?);
-        file.write_all(&bytes).context(what)?;
-        file.rewind().context(what)?;
-        Ok(Some(file))
+        Some(bytes)
     }
 
     /// The record that a scan has kept.

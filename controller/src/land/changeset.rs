@@ -146,11 +146,20 @@ impl Change {
     }
 }
 
+/// The bytes of a file as it was.
+#[derive(Debug)]
+pub enum OldBytes {
+    /// From the base store.
+    Kept(Vec<u8>),
+    /// The real file still has them.
+    Real(File),
+}
+
 /// Gives the bytes of regular files in a changeset.
 pub trait Bodies {
     /// The bytes of `change.old` (a [`Node::File`]); `None` where they are no longer to be had, because the owner has
     /// changed the file meanwhile and the bytes were too many to keep.
-    fn old_bytes(&self, change: &Change) -> Result<Option<File>>;
+    fn old_bytes(&self, change: &Change) -> Result<Option<OldBytes>>;
 
     /// The bytes of `change.new` (a [`Node::File`]).
     fn new_bytes(&self, change: &Change) -> Result<File>;

@@ -1,7 +1,7 @@
 //! One layer of a session, read: its changeset, with access to the bytes on both sides.
 
 use super::base::{Stamp, Store};
-use super::changeset::{Bodies, Change, Changeset};
+use super::changeset::{Bodies, Change, Changeset, OldBytes};
 use super::ignore::{Owner, assign_groups};
 use super::renames;
 use super::scan::{self, Facts};
@@ -98,10 +98,10 @@ impl LayerView {
 }
 
 impl Bodies for LayerView {
-    fn old_bytes(&self, change: &Change) -> Result<Option<File>> {
+    fn old_bytes(&self, change: &Change) -> Result<Option<OldBytes>> {
         let path = change.old_path.as_ref().unwrap_or(&change.path);
-        if let Some(kept) = self.store.bytes(path)? {
-            return Ok(Some(kept));
+        if let Some(kept) = self.store.bytes(path) {
+            return Ok(Some(OldBytes::Kept(kept)));
         }
         // Too many to keep: the real file has them, as long as it is the base.
         let (Some(real), Some(record)) = (&self.real, self.store.kept(path)) else {
@@ -115,7 +115,7 @@ impl Bodies for LayerView {
         let Ok(mut file) = open() else { return Ok(None) };
         let stamp = Stamp::of(&tree::meta_of(&file).context(what)?);
         if record.stamp == Some(stamp) {
-            return Ok(Some(file));
+            return Ok(Some(OldBytes::Real(file)));
         }
         let same = match (super::content::digest(&file).context(what)?, record.base.node()) {
             ((size, found), Some(super::changeset::Node::File { size: s, digest, .. })) => {
@@ -124,7 +124,7 @@ impl Bodies for LayerView {
             _ => false,
         };
         std::io::Seek::rewind(&mut file).context(what)?;
-        Ok(same.then_some(file))
+        Ok(same.then_some(OldBytes::Real(file)))
     }
 
     fn new_bytes(&self, change: &Change) -> Result<File> {

@@ -86,6 +86,31 @@ pub fn launch(
     }
 }
 
+/// The helper on its way out: it is gone when this is dropped.
+#[derive(Debug)]
+pub struct Leaving(Child);
+
+impl Leaving {
+    /// Of a helper whose channel ends.
+    pub fn new(child: Child) -> Self {
+        Self(child)
+    }
+
+    /// Waits until it is gone.
+    pub fn wait(&mut self) {
+        // Once reaped, its number may be somebody else's.
+        if !matches!(self.0.try_wait(), Ok(Some(_))) {
+            reap(&mut self.0);
+        }
+    }
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        self.wait();
+    }
+}
+
 /// Waits for the helper's end, and kills it where it does not come.
 pub fn reap(child: &mut Child) {
     let deadline = Instant::now() + Duration::from_secs(5);

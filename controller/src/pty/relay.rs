@@ -8,7 +8,7 @@ use super::stdio::Ours;
 use super::terminal::{Restore, Terminal};
 use super::{Stdio, terminal};
 use crate::error::Result;
-use crate::launch::{EventSocket, Launched, Received, reap};
+use crate::launch::{EventSocket, Launched, Leaving, Received};
 use landbox_shared::event::Event;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::{AsFd, OwnedFd};
@@ -53,23 +53,25 @@ pub struct Relayed {
     pub end: End,
     /// Why output of the task's could not be written, where that is not just a reader that was gone.
     pub lost: Option<Errno>,
+    /// The helper, with nothing of the session left in it.
+    pub leaving: Leaving,
 }
 
 /// Carries everything between the caller and the task until the task has ended, its output is drained and nothing of
-/// the helper is left. The task is released by this, when all is in place: an error means that it never started.
+/// the session is left. The task is released by this, when all is in place: an error means that it never started.
 pub fn relay(
     terminal: Option<&Terminal>,
     stdio: Stdio,
     launched: Launched,
     signals: &Signals,
 ) -> Result<Relayed> {
-    let Launched { mut child, mut events, init, .. } = launched;
+    let Launched { child, mut events, init, .. } = launched;
+    let mut leaving = Leaving::new(child);
     let restore = Restore;
     let (mut state, slave) = match Loop::new(terminal, stdio, signals, init) {
         Ok(ready) => ready,
         Err(failure) => {
-            drop(events);
-            reap(&mut child);
+            drop((events, leaving));
             return Err(failure);
         }
     };
@@ -77,13 +79,25 @@ pub fn relay(
     // A helper that can't be told any more has said why, or is gone: the loop finds out.
     let _ = events.release();
     let end = state.run(&mut events);
-    // Everything inside is gone with its pid namespace; the end of the channel ends whatever of the helper remains.
+    // The end of the channel ends whatever of the helper remains.
     drop(events);
-    reap(&mut child);
+    match &end {
+        // Said when all inside is gone with its pid namespace: what is left to do need not wait for the monitor, too.
+        End::Event(Event::Exited(_)) => {}
+        End::Event(
+            Event::Challenge(_)
+            | Event::Ready(_)
+            | Event::ExecFailed { .. }
+            | Event::Failed(_)
+            | Event::BoundaryLost { .. }
+            | Event::LinkLost,
+        )
+        | End::Silent => leaving.wait(),
+    }
     drop(slave);
     state.drain();
     drop(restore);
-    Ok(Relayed { end, lost: state.lost })
+    Ok(Relayed { end, lost: state.lost, leaving })
 }
 
 impl<'a> Loop<'a> {

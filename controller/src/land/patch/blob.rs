@@ -20,6 +20,8 @@ pub(super) const NO_ID: [u8; 40] = [b'0'; 40];
 pub(super) enum Source<'a> {
     /// A link's target.
     Bytes(&'a [u8]),
+    /// A regular file's bytes.
+    Kept(Vec<u8>),
     /// A regular file, at its start.
     File(File),
 }
@@ -38,6 +40,11 @@ impl Peeked {
         let mut file = match source {
             Source::Bytes(bytes) => {
                 return Ok(Self { head: bytes.to_vec(), rest: None, binary: bytes.contains(&0) });
+            }
+            Source::Kept(bytes) => {
+                let looked_at = bytes.len().min(usize::try_from(HEAD).unwrap_or(usize::MAX));
+                let binary = bytes.get(..looked_at).is_some_and(|head| head.contains(&0));
+                return Ok(Self { head: bytes, rest: None, binary });
             }
             Source::File(file) => file,
         };

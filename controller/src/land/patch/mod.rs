@@ -12,7 +12,7 @@ mod text;
 
 pub use name::git_accepts;
 
-use super::changeset::{Base, Bodies, Change, Node};
+use super::changeset::{Base, Bodies, Change, Node, OldBytes};
 use crate::error::{Context, Result};
 use blob::Source;
 use entry::Mode;
@@ -174,7 +174,8 @@ fn walk(change: &Change, bodies: &dyn Bodies, out: Option<&mut dyn Write>) -> Re
     let old = match (change.old_node(), class(change.old_node())) {
         (Some(Node::Symlink { target }), _) => Some((Mode::Link, Source::Bytes(target))),
         (_, Class::Git(mode)) => match bodies.old_bytes(change)? {
-            Some(file) => Some((mode, Source::File(file))),
+            Some(OldBytes::Kept(bytes)) => Some((mode, Source::Kept(bytes))),
+            Some(OldBytes::Real(file)) => Some((mode, Source::File(file))),
             None => return Ok(plain(Coverage::NotKnown, None)),
         },
         (_, Class::Nothing | Class::Folder | Class::Special | Class::Unreadable) => None,

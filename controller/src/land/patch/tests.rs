@@ -73,9 +73,14 @@ struct Trees<'a> {
 }
 
 impl Bodies for Trees<'_> {
-    fn old_bytes(&self, change: &Change) -> Result<Option<File>> {
+    fn old_bytes(&self, change: &Change) -> Result<Option<OldBytes>> {
         let path = change.old_path.as_ref().unwrap_or(&change.path);
-        Ok(Some(self.old[path.as_bytes()].open()))
+        // As the base store gives small files, and the real tree large ones.
+        let object = &self.old[path.as_bytes()];
+        Ok(Some(match object {
+            Item::File { content, .. } if content.len() < 4096 => OldBytes::Kept(content.clone()),
+            Item::File { .. } | Item::Link(_) => OldBytes::Real(object.open()),
+        }))
     }
 
     fn new_bytes(&self, change: &Change) -> Result<File> {
