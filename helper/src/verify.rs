@@ -190,8 +190,8 @@ fn judge_op<'a>(op: &'a Op, first: bool, seen: &mut Seen<'a>) -> Result<(), Fail
             }
             judge_target(target, seen)
         }
-        // Safe because hiding only takes away.
-        Op::Mask { target, kind: _ } => {
+        // Safe because hiding only takes away; what its loss means is for who signed to say.
+        Op::Mask { target, kind: _, loss: _ } => {
             if target.is_root() || is_boundary(target) {
                 return Err(refused_at(STAGE, target.as_bytes(), "this path can't be hidden"));
             }

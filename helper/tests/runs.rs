@@ -6,7 +6,7 @@ mod play;
 
 use landbox_shared::event::{Event, Status};
 use landbox_shared::path::RelPath;
-use landbox_shared::plan::{LayerMask, Op};
+use landbox_shared::plan::{LayerMask, Loss, Op};
 use landbox_shared::policy::{Backend, MaskKind};
 use play::{Stage, abs, users};
 
@@ -46,7 +46,11 @@ fn masks_and_writes_are_the_same_to_a_command_on_either_back_end() {
                     .to_vec();
             }
         }
-        plan.ops.push(Op::Mask { target: abs("/etc/passwd"), kind: MaskKind::File });
+        plan.ops.push(Op::Mask {
+            target: abs("/etc/passwd"),
+            kind: MaskKind::File,
+            loss: Loss::EndsSession,
+        });
         let script = "ls -A .ssh; cat .env /etc/passwd file; echo x > no; rm no; mkdir new; echo new > new/x
                       rm -r .ssh 2>/dev/null || echo kept; rm file; echo other > file; stat -c %u file";
         let (output, end) = stage.run(plan, &["sh", "-c", script]);

@@ -100,7 +100,25 @@ pub enum Op {
         target: AbsPath,
         /// What shows in its place.
         kind: MaskKind,
+        /// What it means when the mask is gone.
+        loss: Loss,
     },
+}
+
+/// What it means for a session to lose a mask outside its layers. A mount on a path of the host falls off when the host
+/// removes or replaces that path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Loss {
+    /// The session ends: for what the owner hid, and for Landbox's own folders.
+    EndsSession,
+    /// The session goes on, and a mask whose path is gone before it could be made is left out: for what Landbox hides by
+    /// itself (the host's sockets and other `/proc`, second names of what is hidden), which comes and goes with the
+    /// host's services and mounts.
+    ///
+    /// What was hidden is gone as well then. What the host makes later at the same place may show: a service that starts
+    /// again can be connected to. It stays hidden wherever the folder around it is there still and could be covered
+    /// whole, which is the rule.
+    Tolerated,
 }
 
 /// One layer to mount.

@@ -12,7 +12,7 @@ use landbox_shared::exec::Exec;
 use landbox_shared::id::{LayerId, SessionId};
 use landbox_shared::limits;
 use landbox_shared::path::{AbsPath, RelPath};
-use landbox_shared::plan::{Access, LayerMask, LayerOp, Op, Plan, Stdio};
+use landbox_shared::plan::{Access, LayerMask, LayerOp, Loss, Op, Plan, Stdio};
 use landbox_shared::policy::{
     Backend, LayerKind, LayerPolicy, Mask, MaskKind, Network, POLICY_VERSION, Policy,
     SeccompProfile,
@@ -85,7 +85,8 @@ fn plan() -> Plan {
                 masks: Vec::new(),
             }),
             Op::Bind { source: abs("/a"), target: abs("/b"), access: Access::ReadOnly },
-            Op::Mask { target: abs("/etc/secret"), kind: MaskKind::File },
+            Op::Mask { target: abs("/etc/secret"), kind: MaskKind::File, loss: Loss::EndsSession },
+            Op::Mask { target: abs("/srv/app.sock"), kind: MaskKind::File, loss: Loss::Tolerated },
         ],
     }
 }
@@ -448,8 +449,8 @@ fn well_signed_payloads_that_are_no_plan_are_refused() {
         let cut = open(&seal_payload(&good[..length], &key()));
         assert!(matches!(cut, Err(WireError::Decode(_))), "cut at {length}: {cut:?}");
     }
-    // The last operation's tag is the last but a path and a kind: give it a number no operation has.
-    let tag = good.len() - 1 - 1 - "/etc/secret".len() - 1;
+    // The last operation's tag is the last but a path, a kind and a loss: give it a number no operation has.
+    let tag = good.len() - 1 - 1 - 1 - "/srv/app.sock".len() - 1;
     let mut unknown = good;
     assert_eq!(unknown[tag], 7);
     unknown[tag] = 99;
@@ -492,7 +493,7 @@ fn a_hostile_length_prefix_is_refused_without_reserving_memory_for_it() {
     for prefix in HOSTILE_LENGTHS {
         let session = [prefix, &good[1..]].concat();
         assert!(matches!(open(&seal_payload(&session, &key())), Err(WireError::Decode(_))));
-        let ops = good.windows(3).position(|w| w == [10, 0, 1]).unwrap();
+        let ops = good.windows(3).position(|w| w == [11, 0, 1]).unwrap();
         let list = [&good[..ops], prefix, &good[ops + 1..]].concat();
         assert!(matches!(open(&seal_payload(&list, &key())), Err(WireError::Decode(_))));
         let frame = exec_of(&[prefix, &[1, b'a']].concat());
@@ -505,7 +506,7 @@ fn a_hostile_length_prefix_is_refused_without_reserving_memory_for_it() {
 fn a_plan_above_its_bound_is_not_sealed() {
     let mut big = plan();
     let target = abs(&format!("/{}", "x".repeat(200)));
-    big.ops = vec![Op::Mask { target, kind: MaskKind::Dir }; 6000];
+    big.ops = vec![Op::Mask { target, kind: MaskKind::Dir, loss: Loss::EndsSession }; 6000];
     let refused = wire::seal(&big, &binding(), &key()).unwrap_err();
     assert!(matches!(refused, WireError::TooLong { limit: limits::PLAN_BYTES, .. }), "{refused:?}");
 }

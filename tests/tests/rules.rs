@@ -5,9 +5,13 @@ use landbox_tests::snapshot::{Depth, Snapshot};
 use landbox_tests::world::{Who, is_root};
 use landbox_tests::{Place, worlds};
 use std::ffi::{OsStr, OsString};
+use std::fs::Permissions;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 fn text(path: impl AsRef<Path>) -> String {
     path.as_ref().to_str().unwrap().to_owned()
@@ -50,7 +54,7 @@ worlds! {
         let before = Snapshot::take(&[&place.home], &[place.state()], Depth::Content);
         let mut live = place.session(options, ["sh", "-c", script]).stdin_open().start();
         // The session is up once its folder exists and its helper holds the lock; a second is plenty.
-        std::thread::sleep(std::time::Duration::from_secs(1));
+        std::thread::sleep(Duration::from_secs(1));
         before.same_as(&Snapshot::take(&[&place.home], &[place.state()], Depth::Content));
         place.write(place.project.join(".env"), "TOKEN\n");
         live.write(b"go\n");
@@ -218,8 +222,48 @@ worlds! {
     }
 }
 
+worlds! {
+    [user_kernel, user_fuse, root_kernel] fn a_service_that_ends_takes_no_session_with_it(world) {
+        let place = Place::new(world);
+        let sockets = ["gone/sock", "again/sock"].map(|name| place.outside.join(name));
+        let bind = |path: &Path| {
+            place.mkdir(path.parent().unwrap());
+            let socket = UnixListener::bind(path).unwrap();
+            std::fs::set_permissions(path, Permissions::from_mode(0o777)).unwrap();
+            socket
+        };
+        let _before = sockets.each_ref().map(|path| bind(path));
+        let [gone, again] = sockets.each_ref().map(text);
+        let connect = "import socket,sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])";
+        let script = format!(
+            "[ -f {gone} ] && [ -f {again} ] && echo hidden; read go; [ -e {gone} ] || echo gone; \
+             python3 -c '{connect}' {again} 2>/dev/null || echo refused"
+        );
+        let mut live = place.session::<&str, _>([], ["sh", "-c", &script]).stdin_open().start();
+        live.expect("hidden");
+        std::fs::remove_dir_all(place.outside.join("gone")).unwrap();
+        // A folder that stays keeps hiding what comes back in it.
+        std::fs::remove_file(&sockets[1]).unwrap();
+        let _after = bind(&sockets[1]);
+        std::thread::sleep(Duration::from_millis(300));
+        live.write(b"go\n");
+        assert_eq!(live.wait().ok().text(), "hidden\ngone\nrefused\n");
+    }
+
+    [user_kernel, user_fuse, root_kernel] fn a_folder_of_the_owner_s_that_stops_hiding_ends_the_session(world) {
+        let place = Place::new(world);
+        place.write(place.outside.join("vault/key"), "secret");
+        let hide = ["--hide".to_owned(), text(place.outside.join("vault/key"))];
+        let mut live = place.session(hide, ["sh", "-c", "echo ready; read go"]).stdin_open().start();
+        live.expect("ready");
+        std::fs::remove_dir_all(place.outside.join("vault")).unwrap();
+        let out = live.wait_open().expect(125);
+        assert!(out.errors().contains("vault"), "{}", out.errors());
+    }
+}
+
 /// Runs a session where `set_up` has changed mounts and bound sockets that no other test's session can see: those would
-/// be hidden from it too, and take its boundary with them when this test's folders go.
+/// be hidden from it too.
 fn apart(place: &Place, set_up: &str, run: &[&str]) -> (String, String) {
     let (uid, gid) = place.world.ids();
     let line =
@@ -260,7 +304,7 @@ worlds! {
         let volume = place.project.join("vol");
         place.mkdir(&volume);
         let _mounted = Mounted::new("tmpfs", &volume);
-        std::fs::set_permissions(&volume, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+        std::fs::set_permissions(&volume, PermissionsExt::from_mode(0o777)).unwrap();
         place.write(volume.join("data"), "real\n");
         // Chosen by itself: the kernel's overlay can't span the mount.
         let script = "cat vol/data; echo new > vol/data; echo x > vol/more; echo y > README.md; cat vol/data";
@@ -314,13 +358,13 @@ worlds! {
         assert!(is_root(), "making a folder below /run needs root: start tests/run.sh as root");
         let place = Place::new(world);
         let run = tempfile::Builder::new().prefix("landbox-test-").tempdir_in("/run").unwrap();
-        std::fs::set_permissions(run.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        std::fs::set_permissions(run.path(), PermissionsExt::from_mode(0o755)).unwrap();
         let bin = run.path().join("fnm/abc/bin");
         std::fs::create_dir_all(&bin).unwrap();
         std::fs::write(run.path().join("neighbour"), "x").unwrap();
         std::fs::copy("/bin/sh", bin.join("node")).unwrap();
         std::fs::write(bin.join("agent"), format!("#!{}\n\"$1\" -c 'echo second'\n", text(bin.join("node")))).unwrap();
-        std::fs::set_permissions(bin.join("agent"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        std::fs::set_permissions(bin.join("agent"), PermissionsExt::from_mode(0o755)).unwrap();
         let path = format!("{}:{}", text(&bin), std::env::var("PATH").unwrap());
         let mut agent = place.session::<&str, _>([], [OsString::from("agent"), bin.join("node").into()]);
         assert_eq!(agent.env("PATH", &path).output().ok().text(), "second\n");

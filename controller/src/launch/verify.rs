@@ -3,7 +3,7 @@
 use landbox_shared::digest::Digest;
 use landbox_shared::evidence::{Evidence, MountRecord, OwnerMap};
 use landbox_shared::path::AbsPath;
-use landbox_shared::plan::{Access, Op, Plan};
+use landbox_shared::plan::{Access, Loss, Op, Plan};
 use landbox_shared::policy::{Backend, MaskKind, Network};
 
 /// Namespaces every session has of its own; `net` joins them where the host's network is not shared.
@@ -93,7 +93,9 @@ fn mount(op: &Op, mounts: &[MountRecord]) -> Result<(), String> {
             Backend::Kernel => m.fs_type == "overlay",
             Backend::Fuse => m.fs_type.starts_with("fuse"),
         }),
-        Op::Mask { target, kind } => match kind {
+        // Left out where the host removed the path meanwhile, and never in the evidence: the host may still do so.
+        Op::Mask { loss: Loss::Tolerated, .. } => Ok(()),
+        Op::Mask { target, kind, loss: Loss::EndsSession } => match kind {
             // On the path itself, or by a read-only overlay or copy of a folder above it. (Not of the root: that is
             // an overlay by itself in every container.)
             MaskKind::Dir | MaskKind::File => {
@@ -199,7 +201,13 @@ pub(super) mod tests {
     #[test]
     fn a_mask_is_made_on_its_path_or_by_a_folder_above_it() {
         let mut plan = plan();
-        plan.ops.push(Op::Mask { target: abs("/srv/a/secret"), kind: MaskKind::Dir });
+        let mask = |loss| {
+            let (target, kind) = (abs("/srv/a/secret"), MaskKind::Dir);
+            Op::Mask { target, kind, loss }
+        };
+        plan.ops.push(mask(Loss::Tolerated));
+        check(&plan, &Digest([2; 32]), &evidence()).unwrap();
+        plan.ops.push(mask(Loss::EndsSession));
         let judged = |point: &str, fs_type: &str, options: &str| {
             let mut evidence = evidence();
             evidence.mounts.push(MountRecord {

@@ -3,7 +3,7 @@
 use super::binds::{Binding, Role};
 use crate::host::{Kind, LaunchView};
 use landbox_shared::path::AbsPath;
-use landbox_shared::plan::{LayerMask, Op};
+use landbox_shared::plan::{LayerMask, Loss, Op};
 use landbox_shared::policy::{Mask, MaskKind, Policy};
 
 /// Masks on top of everything, and the sockets that stay reachable.
@@ -61,21 +61,30 @@ fn nearest_layer(policy: &Policy, path: &AbsPath) -> Option<usize> {
         .map(|(at, _)| at)
 }
 
-/// The masks that no layer makes: of paths outside the layers, and of paths shown by a binding.
-pub(super) fn outside_layers(policy: &Policy, bindings: &[Binding], view: &LaunchView) -> Outside {
-    let mut masks: Vec<(AbsPath, MaskKind)> = Vec::new();
+/// The masks that no layer makes: of paths outside the layers, and of paths shown by a binding. What `frozen`, the
+/// policy without what this host adds, hides is worth a session.
+pub(super) fn outside_layers(
+    policy: &Policy,
+    frozen: &Policy,
+    bindings: &[Binding],
+    view: &LaunchView,
+) -> Outside {
+    let mut masks: Vec<(AbsPath, Loss, MaskKind)> = Vec::new();
     let mut reachable = Vec::new();
     for mask in &policy.masks {
+        // One that this host adds may have taken the place of some below it.
+        let matters = frozen.masks.iter().any(|known| known.path.is_within(&mask.path));
+        let loss = if matters { Loss::EndsSession } else { Loss::Tolerated };
         for binding in bindings {
             // A link in a real folder leads to what is masked by itself; over the link nothing can be mounted.
             if let Some(shown) = binding.shows(&mask.path)
                 && !view.masked_links.contains(&mask.path)
             {
-                masks.push((shown, mask.kind));
+                masks.push((shown, loss, mask.kind));
             }
         }
         if is_bare(policy, view, &mask.path) && !is_bound(bindings, &mask.path) {
-            masks.push((mask.path.clone(), mask.kind));
+            masks.push((mask.path.clone(), loss, mask.kind));
         }
     }
     let hidden = |path: &AbsPath| policy.masks.iter().any(|mask| path.is_within(&mask.path));
@@ -88,20 +97,23 @@ pub(super) fn outside_layers(policy: &Policy, bindings: &[Binding], view: &Launc
             }
             match binding.role {
                 Role::Auth => reachable.push(socket.clone()),
-                Role::Needed | Role::ReadOnly => masks.push((shown, MaskKind::File)),
+                Role::Needed | Role::ReadOnly => {
+                    masks.push((shown, Loss::Tolerated, MaskKind::File));
+                }
             }
         }
         // An overlay's sockets lead nowhere, so those inside layers need nothing.
         if is_bare(policy, view, socket) && !is_bound(bindings, socket) {
-            masks.push((socket.clone(), MaskKind::File));
+            masks.push((socket.clone(), Loss::Tolerated, MaskKind::File));
         }
     }
-    masks.sort_by(|a, b| a.0.cmp(&b.0));
+    // Of two for one path the stricter comes first, and stays.
+    masks.sort_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
     masks.dedup_by(|a, b| a.0 == b.0);
     reachable.sort();
     reachable.dedup();
-    let ops = masks.into_iter().map(|(target, kind)| Op::Mask { target, kind }).collect();
-    Outside { ops, reachable }
+    let op = |(target, loss, kind)| Op::Mask { target, kind, loss };
+    Outside { ops: masks.into_iter().map(op).collect(), reachable }
 }
 
 /// Whether the host's own `path` shows through the root: in no layer, and in no folder that a session has its own of.

@@ -54,7 +54,8 @@ pub fn compile(policy: &Policy, console: Option<AbsPath>, view: &LaunchView) -> 
         reachable_sockets: Vec::new(),
         warnings: Vec::new(),
     };
-    let policy = &masks::on_this_host(policy, view);
+    let frozen = policy;
+    let policy = &masks::on_this_host(frozen, view);
     base(&mut plan, console, view).map_err(internal)?;
     let bindings = binds::decide(policy, view, &mut plan.warnings);
     // What links and executables need from /run comes before the layers: a project may lie below /run as well.
@@ -63,7 +64,7 @@ pub fn compile(policy: &Policy, console: Option<AbsPath>, view: &LaunchView) -> 
     layers(&mut plan, policy, view)?;
     // Deepest last, so that the deepest rule wins.
     plan.ops.extend(bindings.iter().filter(|b| b.role != Role::Needed).map(Binding::op));
-    let outside = masks::outside_layers(policy, &bindings, view);
+    let outside = masks::outside_layers(policy, frozen, &bindings, view);
     plan.ops.extend(outside.ops);
     plan.reachable_sockets = outside.reachable;
     own(&mut plan, view).map_err(internal)?;

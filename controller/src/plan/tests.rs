@@ -2,6 +2,7 @@ use super::*;
 use crate::host::{Mount, Shown, ssh::SshFiles};
 use landbox_shared::bytes;
 use landbox_shared::id::LayerId;
+use landbox_shared::plan::Loss;
 use landbox_shared::policy::{
     LayerKind, LayerPolicy, Mask, MaskKind, Network, POLICY_VERSION, SeccompProfile,
 };
@@ -90,7 +91,10 @@ fn line(op: &Op) -> String {
         Op::Bind { source, target, access: a } => {
             format!("bind {source} on {target} {}", access(a))
         }
-        Op::Mask { target, kind } => format!("mask {target} {kind:?}"),
+        Op::Mask { target, kind, loss: Loss::EndsSession } => format!("mask {target} {kind:?}"),
+        Op::Mask { target, kind, loss: Loss::Tolerated } => {
+            format!("mask {target} {kind:?} or not")
+        }
     }
 }
 
@@ -170,9 +174,9 @@ fn every_other_proc_of_the_host_is_hidden_wherever_it_shows() {
             "layer home /home/u [chroot/proc]",
             LAYERS[1],
             "bind /srv/jails ro",
-            "mask /etc/mtab File",
+            "mask /etc/mtab File or not",
             "mask /opt/x Dir",
-            "mask /srv/jails/a/proc Dir",
+            "mask /srv/jails/a/proc Dir or not",
         ]
     );
 }
@@ -287,11 +291,11 @@ fn host_sockets_are_masked_unless_a_layer_or_the_owner_covers_them() {
     assert_eq!(
         masks,
         [
-            "mask /home/u/ro/sock File",
-            "mask /srv/a/ro/sock File",
-            "mask /srv/app.sock File",
+            "mask /home/u/ro/sock File or not",
+            "mask /srv/a/ro/sock File or not",
+            "mask /srv/app.sock File or not",
             "mask /srv/hidden Dir",
-            "mask /var/lib/db/sock File",
+            "mask /var/lib/db/sock File or not",
         ]
     );
     assert_eq!(plan.reachable_sockets, [abs("/home/u/shared/sock"), abs("/run/docker.sock")]);

@@ -6,7 +6,7 @@ use super::{At, FuseRequest, StartFuse, failure, mask};
 use crate::sys::mount::{Context, NODEV, NOSUID};
 use landbox_shared::event::{Failure, Stage};
 use landbox_shared::path::AbsPath;
-use landbox_shared::plan::LayerOp;
+use landbox_shared::plan::{LayerOp, Loss};
 use nix::errno::Errno;
 use nix::sys::stat::fstat;
 use nix::unistd::{getegid, geteuid};
@@ -40,7 +40,7 @@ pub(super) fn mount(
                 with_fuse(world, layer, device, folders, middle, fuse)?
             }
         };
-        mask::cover(world, merged.as_fd(), target, &covers)?;
+        mask::cover(world, merged.as_fd(), target, &covers, Loss::EndsSession)?;
         Ok(merged)
     };
     mount().map_err(|failure: Failure| Failure { stage: Stage::Layer, ..failure })
@@ -105,7 +105,7 @@ fn with_fuse(
     let merged = fuse_mount(device.as_fd()).at(target, "mounting a fuse file system")?;
     // Nothing may be asked of this mount yet, not even what it is.
     let place = world.enter(target, Kind::Folder)?;
-    world.attach_at(merged.as_fd(), place.as_fd(), target)?;
+    world.attach_at(merged.as_fd(), place.as_fd(), target, Loss::EndsSession)?;
     start(FuseRequest { fuse: device, lowers, upper, work, layer: layer.id.clone() })?;
     // The program opens its folders by path, which the old root must still lead to; the first answer says it has.
     fstat(&merged).at(target, "fuse-overlayfs ended before it served the layer")?;

@@ -11,7 +11,7 @@ use super::{At, failure};
 use crate::sys::mount::{NODEV, NOEXEC, NOSUID, RDONLY, clone_tree, restrict};
 use landbox_shared::event::Failure;
 use landbox_shared::path::{AbsPath, RelPath};
-use landbox_shared::plan::LayerOp;
+use landbox_shared::plan::{LayerMask, LayerOp, Loss};
 use landbox_shared::policy::MaskKind;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat};
@@ -26,11 +26,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 /// Masks below one folder, sorted so that a path comes before what lies below it.
-pub(super) type Masks = BTreeMap<RelPath, MaskKind>;
+pub(super) type Masks = BTreeMap<RelPath, (MaskKind, Loss)>;
 
 /// The masks of a layer.
 pub(super) fn of_layer(layer: &LayerOp) -> Masks {
-    layer.masks.iter().map(|mask| (mask.path.clone(), mask.kind)).collect()
+    let mask = |mask: &LayerMask| (mask.path.clone(), (mask.kind, Loss::EndsSession));
+    layer.masks.iter().map(mask).collect()
 }
 
 /// Builds the mask folders for an overlay whose lowest folder is `real`. Returns them top first, and the paths that
@@ -44,14 +45,14 @@ pub(super) fn middle(
     if masks.is_empty() {
         return Ok((Vec::new(), Vec::new()));
     }
-    let hides_folder = masks.values().any(|kind| *kind == MaskKind::Dir);
+    let hides_folder = masks.values().any(|(kind, _)| *kind == MaskKind::Dir);
     let mut build = || {
         let hide = world.scratch_folder()?;
         let show = if hides_folder { Some(world.scratch_folder()?) } else { None };
         let mut tree =
             MaskTree { real, show, hide, parents: BTreeMap::new(), ends: BTreeSet::new() };
         let mut covers = Vec::new();
-        for (path, kind) in masks {
+        for (path, (kind, _)) in masks {
             if tree.add(path, *kind)? {
                 covers.push(path.clone());
             }
@@ -168,13 +169,17 @@ pub(super) fn cover(
     merged: BorrowedFd<'_>,
     folder: &AbsPath,
     paths: &[RelPath],
+    loss: Loss,
 ) -> Result<(), Failure> {
     for path in paths {
         let shown = folder
             .join(path.as_bytes())
             .map_err(|_| failure(Errno::ENAMETOOLONG, Some(folder), "a masked path is too long"))?;
         match open_beneath(merged, path.as_bytes()) {
-            Ok(place) => cover_place(world, place.as_fd(), &shown)?,
+            Ok(place) => match cover_place(world, place.as_fd(), &shown, loss) {
+                Err(gone) if loss == Loss::Tolerated && gone.errno == libc::ENOENT => {}
+                done => done?,
+            },
             Err(Errno::ENOENT | Errno::ENOTDIR) => {}
             Err(errno) => return Err(failure(errno, Some(&shown), "entering a masked path")),
         }
@@ -187,6 +192,7 @@ pub(super) fn cover_place(
     world: &mut World,
     place: BorrowedFd<'_>,
     path: &AbsPath,
+    loss: Loss,
 ) -> Result<(), Failure> {
     let name = match Kind::of(place, path)? {
         Kind::Folder => EMPTY_FOLDER,
@@ -195,7 +201,7 @@ pub(super) fn cover_place(
     let empty = clone_tree(world.scratch(), Path::new(name)).at(path, "copying an empty object")?;
     restrict(empty.as_fd(), RDONLY | NOSUID | NODEV | NOEXEC, false)
         .at(path, "restricting an empty object")?;
-    world.attach_at(empty.as_fd(), place, path)
+    world.attach_at(empty.as_fd(), place, path, loss)
 }
 
 const EMPTY_FOLDER: &str = "empty-folder";

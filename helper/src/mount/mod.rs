@@ -52,7 +52,7 @@ pub(crate) struct FuseRequest {
 pub(crate) struct Mounted {
     /// O_PATH descriptor of the merged root of each layer, in plan order.
     pub layer_roots: Vec<OwnedFd>,
-    /// Every mount point of ours, in the order they were made.
+    /// Every mount point of ours whose loss ends the session, in the order they were made.
     pub points: Vec<AbsPath>,
 }
 
@@ -89,11 +89,11 @@ pub(crate) fn build(
             Ready::Layer(layer, source) => {
                 layer_roots.push(layer::mount(&mut world, layer, source, &mut *fuse)?);
             }
-            Ready::Mask(target, kind) => {
+            Ready::Mask(mask) => {
                 // Masks that follow each other are mounted together: one overlay a folder, however many it hides.
-                let mut masks = vec![(target, kind)];
-                while let Some(Ready::Mask(target, kind)) = ops.peek() {
-                    masks.push((target, *kind));
+                let mut masks = vec![mask];
+                while let Some(Ready::Mask(mask)) = ops.peek() {
+                    masks.push(*mask);
                     ops.next();
                 }
                 outside::hide(&mut world, &masks)?;

@@ -7,14 +7,14 @@
 
 use super::layer::overlay;
 use super::mask::{self, Masks};
-use super::source::open_beneath;
+use super::source::{Hidden, open_beneath};
 use super::system::new_tmpfs;
 use super::target::{Kind, World, make};
 use super::{At, failure, number};
 use crate::sys::mount::{NODEV, NOEXEC, NOSUID, RDONLY, attach, clone_tree, restrict};
 use landbox_shared::event::Failure;
 use landbox_shared::path::AbsPath;
-use landbox_shared::plan::{Op, Plan};
+use landbox_shared::plan::{Loss, Op, Plan};
 use landbox_shared::policy::MaskKind;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, readlinkat};
@@ -28,32 +28,50 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// Hides paths outside the layers.
-pub(super) fn hide(world: &mut World, masks: &[(&AbsPath, MaskKind)]) -> Result<(), Failure> {
+pub(super) fn hide(world: &mut World, masks: &[Hidden<'_>]) -> Result<(), Failure> {
     let mut folders: BTreeMap<AbsPath, Masks> = BTreeMap::new();
-    for (target, kind) in masks {
+    for Hidden { target, kind, loss } in masks {
+        // Gone since the plan was made. What can't be opened with the rights we have now, no session reaches.
+        if *loss == Loss::Tolerated && *kind != MaskKind::Missing && world.open(target).is_err() {
+            continue;
+        }
         let (folder, place) = nearest_folder(world, target)?;
         let path = target
             .relative_to(&folder)
             .ok_or_else(|| failure(Errno::EINVAL, Some(target), "the root cannot be hidden"))?;
         let own = world.is_own(place.as_fd(), target)?;
         if !own && !folder.is_root() {
-            folders.entry(folder).or_default().insert(path, *kind);
+            folders.entry(folder).or_default().insert(path, (*kind, *loss));
             continue;
         }
         // Nothing of the host's appears on a mount of the session's own, and the root is one where it matters.
         match open_beneath(place.as_fd(), path.as_bytes()) {
-            Ok(place) => mask::cover_place(world, place.as_fd(), target)?,
-            Err(Errno::ENOENT | Errno::ENOTDIR) if own => {}
+            Ok(place) => mask::cover_place(world, place.as_fd(), target, *loss)?,
+            Err(Errno::ENOENT | Errno::ENOTDIR) if own || *loss == Loss::Tolerated => {}
             Err(errno) => return Err(failure(errno, Some(target), "hiding a path below the root")),
         }
     }
     // Sorted: a folder is covered before those below it, which then lie on its cover.
     for (folder, masks) in &folders {
-        if !cover_with_overlay(world, folder, masks)? {
-            cover_one_by_one(world, folder, masks)?;
+        match cover_folder(world, folder, masks) {
+            // Removed since it was looked at.
+            Err(gone) if loss(masks) == Loss::Tolerated && gone.errno == libc::ENOENT => {}
+            done => done?,
         }
     }
     Ok(())
+}
+
+/// What the loss of a folder's cover means: as much as the loss of any mask in it.
+fn loss(masks: &Masks) -> Loss {
+    masks.values().map(|(_, loss)| *loss).min().unwrap_or(Loss::Tolerated)
+}
+
+fn cover_folder(world: &mut World, folder: &AbsPath, masks: &Masks) -> Result<(), Failure> {
+    if cover_with_overlay(world, folder, masks)? {
+        return Ok(());
+    }
+    cover_one_by_one(world, folder, masks)
 }
 
 /// The deepest folder above a path that exists in the new tree.
@@ -76,12 +94,13 @@ fn nearest_folder(world: &World, target: &AbsPath) -> Result<(AbsPath, OwnedFd),
 /// Covers a folder with a read-only overlay of itself; whether that was possible.
 fn cover_with_overlay(world: &mut World, folder: &AbsPath, masks: &Masks) -> Result<bool, Failure> {
     // Our own mounts below would vanish under the overlay; the kernel refuses the host's by itself.
-    if world.points.iter().any(|point| point.relative_to(folder).is_some()) {
+    if world.points.iter().chain(&world.tolerated).any(|point| point.relative_to(folder).is_some())
+    {
         return Ok(false);
     }
     let place = world.enter(folder, Kind::Folder)?;
     let flags = fstatvfs(&place).at(folder, "reading a mount's flags")?.flags();
-    let hides_missing = masks.values().any(|kind| *kind == MaskKind::Missing);
+    let hides_missing = masks.values().any(|(kind, _)| *kind == MaskKind::Missing);
     if !flags.contains(FsFlags::ST_RDONLY) && !hides_missing {
         // The rest of a writable folder stays writable.
         return Ok(false);
@@ -91,7 +110,9 @@ fn cover_with_overlay(world: &mut World, folder: &AbsPath, masks: &Masks) -> Res
         middle.iter().map(AsFd::as_fd).chain([place.as_fd()]).collect();
     let noexec = if flags.contains(FsFlags::ST_NOEXEC) { NOEXEC } else { 0 };
     match overlay(&lowers, None, RDONLY | NOSUID | NODEV | noexec) {
-        Ok(tree) => world.attach_at(tree.as_fd(), place.as_fd(), folder).map(|()| true),
+        Ok(tree) => {
+            world.attach_at(tree.as_fd(), place.as_fd(), folder, loss(masks)).map(|()| true)
+        }
         Err(_) => Ok(false),
     }
 }
@@ -102,7 +123,9 @@ fn cover_one_by_one(world: &mut World, folder: &AbsPath, masks: &Masks) -> Resul
     if missing {
         return cover_with_mirror(world, folder, place.as_fd(), masks);
     }
-    mask::cover(world, place.as_fd(), folder, &masks.keys().cloned().collect::<Vec<_>>())
+    masks.iter().try_for_each(|(path, (_, loss))| {
+        mask::cover(world, place.as_fd(), folder, std::slice::from_ref(path), *loss)
+    })
 }
 
 /// Covers a folder with a read-only copy: one bind an entry, without what is hidden. What the host adds to the folder
@@ -115,7 +138,7 @@ fn cover_with_mirror(
 ) -> Result<(), Failure> {
     let hidden = masks
         .iter()
-        .map(|(path, kind)| {
+        .map(|(path, (kind, _))| {
             let name = path.components().next().unwrap_or_default();
             (name, if name == path.as_bytes() { *kind } else { MaskKind::Missing })
         })
@@ -125,7 +148,7 @@ fn cover_with_mirror(
     let entries =
         Mirror::of(place, hidden, NOSUID | NODEV).at(folder, "copying a folder to mask")?;
     let mirror = new_tmpfs(0o755, None, NOSUID | NODEV).at(folder, "making a tmpfs")?;
-    world.attach_at(mirror.as_fd(), place, folder)?;
+    world.attach_at(mirror.as_fd(), place, folder, loss(masks))?;
     entries.fill(mirror.as_fd()).at(folder, "covering a folder with a copy of itself")
 }
 
@@ -202,7 +225,7 @@ fn copy_entry(folder: BorrowedFd<'_>, name: &OsStr, restrictions: u64) -> nix::R
 pub(super) fn missing_below_root(plan: &Plan) -> Vec<Vec<u8>> {
     let mut names: Vec<Vec<u8>> = Vec::new();
     for op in &plan.ops {
-        if let Op::Mask { target, .. } = op {
+        if let Op::Mask { target, loss: Loss::EndsSession, .. } = op {
             let name = target.as_bytes().split(|byte| *byte == b'/').nth(1).unwrap_or_default();
             let path = [b"/", name].concat();
             if nix::sys::stat::lstat(path.as_slice()).is_err() {

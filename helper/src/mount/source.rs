@@ -6,7 +6,7 @@ use super::{At, failure};
 use crate::sys::mount::clone_tree;
 use landbox_shared::event::{Failure, Stage};
 use landbox_shared::path::{AbsPath, RelPath};
-use landbox_shared::plan::{Access, LayerOp, Op, Plan};
+use landbox_shared::plan::{Access, LayerOp, Loss, Op, Plan};
 use landbox_shared::policy::{Backend, MaskKind};
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
@@ -30,7 +30,15 @@ pub(super) enum Ready<'a> {
     /// A layer.
     Layer(&'a LayerOp, LayerSource),
     /// A mask outside the layers.
-    Mask(&'a AbsPath, MaskKind),
+    Mask(Hidden<'a>),
+}
+
+/// A mask outside the layers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hidden<'a> {
+    pub target: &'a AbsPath,
+    pub kind: MaskKind,
+    pub loss: Loss,
 }
 
 /// The folders of a layer.
@@ -86,7 +94,9 @@ pub(super) fn open_all<'a>(
         Op::Layer(layer) => open_layer(plan, session, layer)
             .map(|source| Ready::Layer(layer, source))
             .map_err(|failure| Failure { stage: Stage::Layer, ..failure }),
-        Op::Mask { target, kind } => Ok(Ready::Mask(target, *kind)),
+        Op::Mask { target, kind, loss } => {
+            Ok(Ready::Mask(Hidden { target, kind: *kind, loss: *loss }))
+        }
     };
     plan.ops.iter().map(open).collect()
 }

@@ -6,7 +6,7 @@ use super::{At, failure};
 use crate::sys::mount::{NODEV, NOSUID, RDONLY, attach, mount_id, restrict};
 use landbox_shared::event::Failure;
 use landbox_shared::path::AbsPath;
-use landbox_shared::plan::Access;
+use landbox_shared::plan::{Access, Loss};
 use nix::errno::Errno;
 use nix::sys::stat::{Mode, SFlag, fstat, mkdirat, mknodat};
 use std::collections::HashSet;
@@ -51,12 +51,21 @@ pub(super) struct World {
     own: HashSet<u64>,
     /// The mount points made so far, in order.
     pub points: Vec<AbsPath>,
+    /// Those of masks whose loss is tolerated.
+    pub tolerated: Vec<AbsPath>,
 }
 
 impl World {
     /// Starts with a root that is mounted, and a scratch tmpfs that leaves with the old root.
     pub(super) fn new(root: OwnedFd, scratch: OwnedFd, point: AbsPath) -> Self {
-        Self { root, scratch, scratch_folders: 0, own: HashSet::new(), points: vec![point] }
+        Self {
+            root,
+            scratch,
+            scratch_folders: 0,
+            own: HashSet::new(),
+            points: vec![point],
+            tolerated: vec![],
+        }
     }
 
     /// The new root.
@@ -136,7 +145,7 @@ impl World {
     /// Attaches a detached tree at a target and records it.
     pub(super) fn attach(&mut self, tree: BorrowedFd<'_>, path: &AbsPath) -> Result<(), Failure> {
         let target = self.enter(path, Kind::of(tree, path)?)?;
-        self.attach_at(tree, target.as_fd(), path)
+        self.attach_at(tree, target.as_fd(), path, Loss::EndsSession)
     }
 
     /// Attaches a detached tree at a target that was entered already, and records it.
@@ -145,9 +154,13 @@ impl World {
         tree: BorrowedFd<'_>,
         target: BorrowedFd<'_>,
         path: &AbsPath,
+        loss: Loss,
     ) -> Result<(), Failure> {
         attach(tree, target).at(path, "mounting")?;
-        self.points.push(path.clone());
+        match loss {
+            Loss::EndsSession => self.points.push(path.clone()),
+            Loss::Tolerated => self.tolerated.push(path.clone()),
+        }
         Ok(())
     }
 

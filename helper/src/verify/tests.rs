@@ -3,7 +3,7 @@
 use super::*;
 use landbox_shared::digest::Digest;
 use landbox_shared::id::{LayerId, SessionId};
-use landbox_shared::plan::LayerMask;
+use landbox_shared::plan::{LayerMask, Loss};
 use landbox_shared::policy::{Backend, MaskKind};
 
 fn abs(text: &str) -> AbsPath {
@@ -33,7 +33,7 @@ fn private(source: &str, target: &str) -> Op {
 }
 
 fn mask(target: &str) -> Op {
-    Op::Mask { target: abs(target), kind: MaskKind::Dir }
+    Op::Mask { target: abs(target), kind: MaskKind::Dir, loss: Loss::EndsSession }
 }
 
 fn tmpfs(target: &str) -> Op {

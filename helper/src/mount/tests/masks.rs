@@ -3,7 +3,7 @@
 use super::stage::{
     Host, Stage, bind, enter, enter_around_a_mount, errno, hide, masked, mount_table,
 };
-use landbox_shared::plan::{Access, Op};
+use landbox_shared::plan::{Access, Loss, Op};
 use landbox_shared::policy::{Backend, MaskKind};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -305,6 +305,44 @@ fn a_mask_on_a_private_mount_that_holds_nothing_needs_nothing() {
     let mounted = stage.build([hide(Path::new("/tmp/secret"), MaskKind::File)]);
     assert!(!Path::new("/tmp/secret").exists());
     assert!(mounted.points.iter().all(|point| point.as_bytes() != b"/tmp/secret"));
+}
+
+#[test]
+fn what_may_be_lost_is_kept_apart_and_left_out_where_it_is_gone_already() {
+    let Some(stage) =
+        enter("masks::what_may_be_lost_is_kept_apart_and_left_out_where_it_is_gone_already")
+    else {
+        return;
+    };
+    let service = stage.home.join("service");
+    fs::create_dir(&service).unwrap();
+    fs::create_dir(stage.home.join("other")).unwrap();
+    for name in ["service/there", "other/there", "other/secret"] {
+        fs::write(stage.home.join(name), "text").unwrap();
+    }
+    let tolerated = |path: &Path| Op::Mask {
+        target: super::stage::abs(path),
+        kind: MaskKind::File,
+        loss: Loss::Tolerated,
+    };
+    let mounted = stage.build([
+        tolerated(Path::new("/landbox-no-such-socket")),
+        tolerated(&stage.home.join("gone/sock")),
+        tolerated(&service.join("gone")),
+        tolerated(&service.join("there")),
+        tolerated(&stage.home.join("other/there")),
+        hide(&stage.home.join("other/secret"), MaskKind::File),
+    ]);
+    for name in ["service/there", "other/there", "other/secret"] {
+        assert_eq!(fs::read(stage.home.join(name)).unwrap(), b"", "{name}");
+    }
+    assert_eq!(mounted.points[0].to_string(), "/");
+    assert_eq!(mounted.points.last(), Some(&super::stage::abs(&stage.home.join("other"))));
+    assert!(!mounted.points.contains(&super::stage::abs(&service)));
+    let table = mount_table();
+    assert!(table.iter().any(|line| Path::new(&line.point) == service));
+    assert!(!table.iter().any(|line| Path::new(&line.point) == stage.home));
+    assert_ne!(mount_table()[0].kind, "tmpfs", "the root was not copied");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use landbox_shared::digest::Digest;
 use landbox_shared::event::Failure;
 use landbox_shared::id::{LayerId, SessionId};
 use landbox_shared::path::{AbsPath, RelPath};
-use landbox_shared::plan::{Access, LayerMask, LayerOp, Op, Plan, Stdio};
+use landbox_shared::plan::{Access, LayerMask, LayerOp, Loss, Op, Plan, Stdio};
 use landbox_shared::policy::{Backend, MaskKind, Network, SeccompProfile};
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use std::cell::RefCell;
@@ -270,7 +270,7 @@ pub(super) fn bind(path: &Path, access: Access) -> Op {
 }
 
 pub(super) fn hide(path: &Path, kind: MaskKind) -> Op {
-    Op::Mask { target: abs(path), kind }
+    Op::Mask { target: abs(path), kind, loss: Loss::EndsSession }
 }
 
 pub(super) fn masked(mut layer: LayerOp, masks: &[(&str, MaskKind)]) -> Op {
