@@ -44,7 +44,12 @@ impl Snapshot {
         };
         self.0.insert(path.to_owned(), describe(path, &meta, depth));
         if meta.is_dir() {
-            for entry in fs::read_dir(path).unwrap() {
+            // A folder that the tests may not read, the session of the same user may not either.
+            let entries = match fs::read_dir(path) {
+                Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => return,
+                entries => entries.unwrap(),
+            };
+            for entry in entries {
                 self.add(&entry.unwrap().path(), except, depth);
             }
         }
