@@ -1,0 +1,190 @@
+//! Reviews and patches: complete, exact, and harmless to whoever reads them.
+
+use super::{change, copy_of, git, harmless_to_a_terminal, land, mode, patch, read};
+use landbox_tests::snapshot::{Depth, Snapshot};
+use landbox_tests::{Place, worlds};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Names, types, content and executable bits of a tree.
+fn tree(root: &Path) -> BTreeMap<Vec<u8>, (String, Vec<u8>)> {
+    let mut all = BTreeMap::new();
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let meta = path.symlink_metadata().unwrap();
+            let name = path.strip_prefix(root).unwrap().as_os_str().as_bytes().to_vec();
+            if meta.is_dir() {
+                folders.push(path);
+            } else if meta.is_symlink() {
+                let target = fs::read_link(&path).unwrap().into_os_string();
+                all.insert(name, ("link".into(), target.as_bytes().to_vec()));
+            } else {
+                let kind = format!("{:o}", meta.mode() & 0o111);
+                all.insert(name, (kind, fs::read(&path).unwrap()));
+            }
+        }
+    }
+    all
+}
+
+/// The patch applies to a copy of the base and gives what landing gives.
+#[track_caller]
+fn patch_and_landing_agree(place: &Place, copy: &Path) {
+    let patch = patch(place);
+    let patch = patch.to_str().unwrap();
+    git(place, copy, &["apply", "--check", patch]);
+    git(place, copy, &["apply", patch]);
+    land(place);
+    assert_eq!(tree(copy), tree(&place.project));
+}
+
+const NAMES: &str = "echo 1 > 'sp ace.txt'; echo 2 > $'tab\\tname'; echo 3 > $'nl\\nname'; echo 4 > é.txt; \
+    echo 5 > $'\\xff\\xfe.bin'; echo 6 > 'q\"q'; mkdir b; echo 7 > 'b/ c'; echo 8 > ./-rf; echo 9 > ' lead'; \
+    mkdir 'a b'; echo 10 > 'a b/b'; echo 11 > 'back\\slash'; echo 12 > $'esc\\e[2Jname'";
+
+worlds! {
+    // A patch without binary bodies is refused whole.
+    [user_kernel, user_fuse]
+    fn binary_files_are_whole_in_the_patch_and_only_counted_on_the_card(world) {
+        let place = Place::new(world);
+        place.write(place.project.join("old.bin"), [0, 1, 2, 3]);
+        place.write(place.project.join("gone.bin"), [0, 9]);
+        let copy = copy_of(&place, "copy");
+        let script = r#"printf "\0\1\2" > logo.bin; printf "\0\7\7" >> old.bin; rm gone.bin; echo hi >> README.md; : > empty.bin"#;
+        place.sh(script).output().ok();
+        let shown = place.landbox(["diff"]).output().ok().text();
+        harmless_to_a_terminal(&shown);
+        assert!(shown.contains("binary 3 bytes") && shown.contains("binary 4 -> 7 bytes"), "{shown}");
+        assert!(read(patch(&place)).contains("\nGIT binary patch\n"));
+        patch_and_landing_agree(&place, &copy);
+        assert_eq!(fs::read(place.project.join("old.bin")).unwrap(), [0, 1, 2, 3, 0, 7, 7]);
+    }
+
+    // A header made of raw names is misread.
+    [user_kernel, user_fuse]
+    fn every_name_is_the_same_in_the_patch_the_document_and_the_project(world) {
+        let place = Place::new(world);
+        let copy = copy_of(&place, "copy");
+        place.session::<&str, _>([], ["bash", "-c", NAMES]).output().ok();
+        let card = place.json(["diff"]);
+        let paths: Vec<&str> =
+            card["changes"].as_array().unwrap().iter().map(|c| c["path"].as_str().unwrap()).collect();
+        assert_eq!(paths.len(), 12, "{paths:?}");
+        for path in ["nl\nname", "é.txt", "\\xff\\xfe.bin", "q\"q", "b/ c", "-rf", " lead", "a b/b", "back\\\\slash"] {
+            assert!(paths.contains(&path), "{path:?} {paths:?}");
+        }
+        assert_eq!(change(&card, "\\xff\\xfe.bin")["path_b64"], "//4uYmlu");
+        harmless_to_a_terminal(&place.landbox(["diff"]).output().ok().text());
+        patch_and_landing_agree(&place, &copy);
+    }
+
+    // The index does not say what is executable where git was told not to look.
+    [user_kernel]
+    fn modes_land_where_git_does_not_track_them_and_set_id_bits_never_do_unseen(world) {
+        let place = Place::new(world);
+        for args in [&["init", "-q", "."][..], &["config", "core.fileMode", "false"], &["add", "."], &["commit", "-qm", "i"]] {
+            git(&place, &place.project, args);
+        }
+        place.sh("chmod 755 README.md; echo '#!/bin/sh' > s.sh; chmod 4755 s.sh").output().ok();
+        let card = place.json(["diff"]);
+        assert_eq!(change(&card, "README.md")["kind"], "mode");
+        let set_id = change(&card, "s.sh");
+        assert_eq!((&set_id["landable"], &set_id["new_mode"]), (&Value::from(false), &Value::from("4755")), "{set_id}");
+        land(&place);
+        assert_eq!(mode(place.project.join("README.md")), 0o755);
+        assert!(!place.project.join("s.sh").exists());
+    }
+
+    // Links that were left out of the changes, or followed.
+    [user_kernel, user_fuse, root_kernel]
+    fn links_are_changes_of_their_own_and_never_followed(world) {
+        let place = Place::new(world);
+        place.write(place.project.join("somedir/kept"), "kept\n");
+        place.symlink("v1", place.project.join("current"));
+        place.symlink("somedir", place.project.join("link2dir"));
+        let copy = copy_of(&place, "copy");
+        let script = "echo a > a; ln -s a b; ln -sfn v2 current; ln -s /nope dangling; ln -s $'x\\nname' odd; \
+                      rm link2dir && mkdir link2dir && echo in > link2dir/in";
+        place.session::<&str, _>([], ["bash", "-c", script]).output().ok();
+        let card = place.json(["diff"]);
+        for (path, kind, target) in [
+            ("b", "added", "a"), ("dangling", "added", "/nope"), ("odd", "added", "x\nname"), ("current", "symlink", "v2"),
+        ] {
+            let change = change(&card, path);
+            assert_eq!((&change["kind"], &change["new_target"]), (&Value::from(kind), &Value::from(target)));
+        }
+        let replaced = change(&card, "link2dir");
+        assert_eq!((&replaced["old_type"], &replaced["new_type"]), (&Value::from("symlink"), &Value::from("dir")));
+        patch_and_landing_agree(&place, &copy);
+        assert_eq!(fs::read_dir(place.project.join("somedir")).unwrap().count(), 1);
+    }
+
+    // The base is what the session saw: not the last commit.
+    [user_kernel, user_fuse]
+    fn the_owner_s_unsaved_work_is_the_base_and_the_index_stays(world) {
+        let place = Place::new(world);
+        for (name, text) in [(".gitignore", ".env\n"), ("app.py", "1\n")] {
+            place.write(place.project.join(name), text);
+        }
+        for args in [&["init", "-q", "."][..], &["add", "."], &["commit", "-qm", "i"]] {
+            git(&place, &place.project, args);
+        }
+        place.write(place.project.join("app.py"), "1\nowner\n");
+        place.write(place.project.join("staged.py"), "staged\n");
+        git(&place, &place.project, &["add", "staged.py"]);
+        place.write(place.project.join("test.txt"), "untracked\n");
+        place.write(place.project.join(".env"), "K=1\n");
+        let git_folder = place.project.join(".git");
+        let look = || Snapshot::take(&[&git_folder], &[], Depth::Content);
+        let before = look();
+        place.sh("echo more >> test.txt; echo agent >> app.py; echo K=2 >> .env").output().ok();
+        let text = read(patch(&place));
+        let changed: Vec<&str> = text
+            .lines()
+            .filter(|l| (l.starts_with('+') && !l.starts_with("+++")) || (l.starts_with('-') && !l.starts_with("---")))
+            .collect();
+        assert_eq!(changed, ["+agent", "+more"], "{text}");
+        land(&place);
+        assert_eq!(read(place.project.join("app.py")), "1\nowner\nagent\n");
+        assert_eq!(read(place.project.join("test.txt")), "untracked\nmore\n");
+        assert_eq!(read(place.project.join(".env")), "K=1\n");
+        place.landbox(["land", "--apply", "--yes", "--with-ignored"]).output().ok();
+        assert_eq!(read(place.project.join(".env")), "K=1\nK=2\n");
+        before.same_as(&look());
+    }
+
+    // A preview that opens what a link names shows the owner's secrets, or never ends.
+    [user_kernel, user_fuse, root_kernel]
+    fn a_review_opens_nothing_a_session_left_and_prints_nothing_it_wrote_raw(world) {
+        let place = Place::new(world);
+        let script = "ln -s ~/.ssh/id_ed25519 notes.txt; rm README.md; ln -s /etc/passwd README.md; \
+                      ln -s /proc/self/environ e; mkfifo pipe; ln -s /dev/zero z; \
+                      python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"s\")'; \
+                      printf 'evil\\033]52;c;x\\007\\033[2J\\r\\nModified: nothing' > x";
+        place.sh(script).output().ok();
+        let start = Instant::now();
+        let shown = place.landbox(["land"]).limit(20).output().text();
+        harmless_to_a_terminal(&shown);
+        let text = read(patch(&place));
+        assert!(start.elapsed() < Duration::from_secs(10));
+        for secret in ["PRIVATE", "root:", "PATH="] {
+            assert!(!shown.contains(secret) && !text.contains(secret), "{shown}\n{text}");
+        }
+        assert!(text.contains("new file mode 120000"), "{text}");
+        let card = place.json(["diff"]);
+        for path in ["pipe", "s"] {
+            assert_eq!(change(&card, path)["landable"], false);
+            assert!(change(&card, path)["reason"].is_string());
+        }
+        land(&place);
+        assert_eq!(fs::read_link(place.project.join("README.md")).unwrap(), Path::new("/etc/passwd"));
+        assert!(!place.project.join("pipe").exists() && !place.project.join("s").exists());
+    }
+}
