@@ -49,6 +49,37 @@ pub struct Evidence {
     pub layers: Vec<LayerRecord>,
 }
 
+/// `Seccomp` of a process with filters.
+const FILTERED: u8 = 2;
+
+impl Evidence {
+    /// What is wrong with the task whatever the plan was; `None` for one that has nothing left to misuse.
+    pub fn flaw(&self) -> Option<&'static str> {
+        let filtered = self.seccomp_mode == FILTERED;
+        [
+            (self.caps.is_empty(), "the task has capabilities"),
+            (self.no_new_privs, "the task may gain privileges"),
+            (filtered && self.seccomp_filters > 0, "the task has no system-call filter"),
+            (self.propagation_private, "mounts of the host could appear inside"),
+        ]
+        .into_iter()
+        .find_map(|(whole, flaw)| (!whole).then_some(flaw))
+    }
+}
+
+/// What `/proc/PID/status` says of the task's rights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TaskStatus {
+    /// Its capability sets.
+    pub caps: CapSets,
+    /// `NoNewPrivs`.
+    pub no_new_privs: bool,
+    /// `Seccomp`.
+    pub seccomp_mode: u8,
+    /// `Seccomp_filters`.
+    pub seccomp_filters: u32,
+}
+
 /// With what rights the helper ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -35,6 +35,22 @@ pub struct Plan {
     pub ops: Vec<Op>,
 }
 
+impl Plan {
+    /// The layers, in order.
+    pub fn layers(&self) -> impl Iterator<Item = &LayerOp> {
+        self.ops.iter().filter_map(|op| match op {
+            Op::Layer(layer) => Some(layer),
+            Op::Root
+            | Op::Proc
+            | Op::Dev { .. }
+            | Op::Tmpfs { .. }
+            | Op::Private { .. }
+            | Op::Bind { .. }
+            | Op::Mask { .. } => None,
+        })
+    }
+}
+
 /// What one of the descriptors 0 to 2 is. Never a descriptor of the caller's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Stdio {

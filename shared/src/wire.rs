@@ -26,6 +26,7 @@ use crate::policy::Policy;
 use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
 use serde::{Serialize, de::DeserializeOwned};
 use std::fmt;
+use std::marker::PhantomData;
 
 /// Version of both frames.
 pub const VERSION: u16 = 1;
@@ -292,9 +293,14 @@ pub fn open_exec(frame: &[u8], expected: &Digest) -> Result<Exec, WireError> {
     decode::<_, { limits::EXEC_BYTES }>(payload)
 }
 
-/// Cuts an event into packets for the event socket: one byte 0 (more follow) or 1 (last), then a piece.
+/// Cuts an event into packets for the event socket.
 pub fn event_packets(event: &Event) -> Result<Vec<Vec<u8>>, WireError> {
-    let bytes = encode(event, limits::EVENT_BYTES)?;
+    packets(event)
+}
+
+/// Cuts a value into packets: one byte 0 (more follow) or 1 (last), then a piece.
+pub fn packets<T: Serialize>(value: &T) -> Result<Vec<Vec<u8>>, WireError> {
+    let bytes = encode(value, limits::EVENT_BYTES)?;
     let pieces: Vec<&[u8]> = bytes.chunks(limits::PACKET_BYTES - 1).collect();
     let last = pieces.len().saturating_sub(1);
     let packet = |(i, piece): (usize, &&[u8])| {
@@ -307,14 +313,24 @@ pub fn event_packets(event: &Event) -> Result<Vec<Vec<u8>>, WireError> {
 }
 
 /// Puts events together from packets.
-#[derive(Debug, Default)]
-pub struct EventAssembler {
+pub type EventAssembler = Assembler<Event>;
+
+/// Puts values together from [`packets`].
+#[derive(Debug)]
+pub struct Assembler<T> {
     bytes: Vec<u8>,
+    of: PhantomData<T>,
 }
 
-impl EventAssembler {
-    /// Takes one packet; gives the event it completes.
-    pub fn push(&mut self, packet: &[u8]) -> Result<Option<Event>, WireError> {
+impl<T> Default for Assembler<T> {
+    fn default() -> Self {
+        Self { bytes: Vec::new(), of: PhantomData }
+    }
+}
+
+impl<T: DeserializeOwned> Assembler<T> {
+    /// Takes one packet; gives the value it completes.
+    pub fn push(&mut self, packet: &[u8]) -> Result<Option<T>, WireError> {
         let (last, piece) = packet.split_first().ok_or(WireError::Length)?;
         if self.bytes.len() + piece.len() > limits::EVENT_BYTES {
             let length = self.bytes.len() + piece.len();

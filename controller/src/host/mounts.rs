@@ -1,5 +1,6 @@
 //! The mount table of this process: `/proc/self/mountinfo`.
 
+use landbox_shared::mountinfo;
 use landbox_shared::path::AbsPath;
 
 /// One mount as `/proc/self/mountinfo` lists it.
@@ -18,35 +19,16 @@ pub struct Mount {
 /// Reads a mount table. Lines that do not parse are left out: the kernel writes none, and a mount that is overlooked
 /// here makes the helper refuse later, never widens anything.
 pub fn parse(table: &[u8]) -> Vec<Mount> {
-    table.split(|b| *b == b'\n').filter_map(parse_line).collect()
+    table.split(|b| *b == b'\n').filter_map(|line| own(mountinfo::Mount::parse(line)?)).collect()
 }
 
-fn parse_line(line: &[u8]) -> Option<Mount> {
-    let mut fields = line.split(|b| *b == b' ');
-    let device = fields.by_ref().nth(2)?.to_vec();
-    let root = unescape(fields.next()?);
-    let point = AbsPath::new(unescape(fields.next()?)).ok()?;
-    // Optional fields end at a single hyphen.
-    fields.by_ref().find(|field| *field == b"-")?;
-    let fs_type = String::from_utf8(fields.next()?.to_vec()).ok()?;
-    Some(Mount { point, device, root, fs_type })
-}
-
-/// Undoes the kernel's octal escapes (`\040` for a space).
-fn unescape(field: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let Some((&byte, tail)) = rest.split_first() {
-        let octal = match tail {
-            [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', ..] if byte == b'\\' => {
-                Some((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'))
-            }
-            _ => None,
-        };
-        out.push(octal.unwrap_or(byte));
-        rest = if octal.is_some() { &tail[3..] } else { tail };
-    }
-    out
+fn own(listed: mountinfo::Mount<'_>) -> Option<Mount> {
+    Some(Mount {
+        point: AbsPath::new(listed.point()).ok()?,
+        device: listed.device.to_vec(),
+        root: mountinfo::unescape(listed.root),
+        fs_type: String::from_utf8(listed.fs_type.to_vec()).ok()?,
+    })
 }
 
 /// The mount a path lies on: the deepest, and of several on one point the newest.

@@ -4,9 +4,9 @@ use super::folder::{check, own_folder};
 use crate::error::{Context, Failure, Kind, Result};
 use crate::session::store::show;
 use ed25519_dalek::SigningKey;
+use landbox_shared::trust;
 use landbox_shared::wire::KeyId;
 use rustix::fs::{Mode, OFlags};
-use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -65,13 +65,8 @@ impl Key {
     fn enrol(&self, trusted: &Path) -> Result<()> {
         own_folder(trusted, OTHERS)?;
         let path = trusted.join(format!("{}.pub", self.id()));
-        let mut line = String::new();
-        for b in self.0.verifying_key().as_bytes() {
-            // Writing to a String cannot fail.
-            let _ = write!(line, "{b:02x}");
-        }
         let uid = rustix::process::geteuid().as_raw();
-        let _ = writeln!(line, " {uid} landbox signing key");
+        let line = trust::line(&self.0.verifying_key(), uid, "landbox signing key");
         match std::fs::symlink_metadata(&path) {
             Ok(meta) if meta.is_file() => {
                 check(&path, &meta, OTHERS_WRITE)?;

@@ -12,6 +12,7 @@ use crate::error::{Context, Failure, Kind, Result};
 use crate::session::store::show;
 use landbox_shared::digest::Digest;
 use landbox_shared::plan::Plan;
+use landbox_shared::procfs;
 use landbox_shared::wire::{self, Binding};
 use std::path::Path;
 
@@ -42,31 +43,6 @@ pub fn seal(plan: &Plan, challenge: [u8; 32], key: &Key) -> Result<Sealed> {
 fn boot_id() -> Result<[u8; 16]> {
     let path = Path::new("/proc/sys/kernel/random/boot_id");
     let text = std::fs::read_to_string(path).context(|| format!("can't read {}", show(path)))?;
-    parse_boot_id(text.trim())
+    procfs::boot_id(&text)
         .ok_or_else(|| Failure::new(Kind::Failed, format!("can't understand {}", show(path))))
-}
-
-fn parse_boot_id(text: &str) -> Option<[u8; 16]> {
-    let digits: Vec<u8> = text
-        .bytes()
-        .filter(|b| *b != b'-')
-        .map(|b| char::from(b).to_digit(16).and_then(|d| u8::try_from(d).ok()))
-        .collect::<Option<_>>()?;
-    let bytes: Vec<u8> = digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect();
-    if digits.len() == 32 { bytes.try_into().ok() } else { None }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_boot_id_is_sixteen_bytes_or_nothing() {
-        let id = parse_boot_id("00112233-4455-6677-8899-aabbccddeeff").unwrap();
-        assert_eq!(id[..3], [0x00, 0x11, 0x22]);
-        assert_eq!(id[15], 0xff);
-        assert_eq!(parse_boot_id("00112233"), None);
-        assert_eq!(parse_boot_id("zz112233-4455-6677-8899-aabbccddeeff"), None);
-        assert!(boot_id().is_ok());
-    }
 }

@@ -1,0 +1,82 @@
+//! The enrolment of a signing key: a file `<key id>.pub` in a folder `trusted.d`, holding one line with the public key in
+//! 64 hex digits, the user id it speaks for, and a comment. And where root's folder is: root's helper believes no
+//! environment.
+
+use ed25519_dalek::VerifyingKey;
+use std::ffi::OsStr;
+use std::fmt::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// The folder of trusted keys, below a configuration folder.
+pub const FOLDER: &str = "landbox/trusted.d";
+
+/// The line that enrols `key` for `uid`.
+pub fn line(key: &VerifyingKey, uid: u32, comment: &str) -> String {
+    let mut line = String::new();
+    for byte in key.as_bytes() {
+        // Writing to a String cannot fail.
+        let _ = write!(line, "{byte:02x}");
+    }
+    line + &format!(" {uid} {comment}\n")
+}
+
+/// Reads such a file: the key and the user id. `None` for anything but one line of that form.
+pub fn read_line(text: &str) -> Option<(VerifyingKey, u32)> {
+    let line = text.strip_suffix('\n').unwrap_or(text);
+    let (hex, rest) = line.split_once(' ').filter(|(hex, _)| hex.len() == 64)?;
+    if line.contains('\n') {
+        return None;
+    }
+    let uid = rest.split(' ').next()?.parse().ok()?;
+    let mut key = [0; 32];
+    for (byte, pair) in key.iter_mut().zip(hex.as_bytes().chunks_exact(2)) {
+        let digit = |d: u8| char::from(d).to_digit(16).and_then(|d| u8::try_from(d).ok());
+        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+    }
+    Some((VerifyingKey::from_bytes(&key).ok()?, uid))
+}
+
+/// The home folder of `uid` as the text of `/etc/passwd` names it.
+pub fn home_of(passwd: &[u8], uid: u32) -> Option<PathBuf> {
+    let uid = uid.to_string();
+    passwd.split(|b| *b == b'\n').find_map(|line| {
+        let fields: Vec<&[u8]> = line.split(|b| *b == b':').collect();
+        let home = fields.get(5).filter(|_| fields.get(2) == Some(&uid.as_bytes()))?;
+        let home = Some(Path::new(OsStr::from_bytes(home)));
+        home.filter(|home| home.is_absolute()).map(PathBuf::from)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_line_has_a_key_a_uid_and_nothing_after_the_line() {
+        let key = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a";
+        let (read, uid) = read_line(&format!("{key} 1000 a comment\n")).unwrap();
+        assert_eq!(line(&read, uid, "a comment"), format!("{key} 1000 a comment\n"));
+        assert_eq!(read_line(&format!("{key} 1000")).unwrap().1, 1000);
+        for bad in [
+            format!("{key}\n"),
+            format!("{key} x y\n"),
+            format!("{key} 1000 c\n{key} 0 c\n"),
+            format!("0{key} 1000 c\n"),
+            format!("{} 1000 c\n", key.replace('d', "g")),
+            String::new(),
+        ] {
+            assert!(read_line(&bad).is_none(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn the_home_folder_is_the_one_of_that_very_uid_whatever_its_name() {
+        let passwd = b"a:x:10:0:c:/a:/bin/sh\ntoor:x:0:0::/toor:/bin/bash\nroot:x:0:0:root:/root:/bin/bash\n\
+            r:x:00:0::/b:\n:0:\nbroken:x:0\n";
+        assert_eq!(home_of(passwd, 0), Some(PathBuf::from("/toor")));
+        assert_eq!(home_of(passwd, 10), Some(PathBuf::from("/a")));
+        assert_eq!(home_of(passwd, 1), None);
+        assert_eq!(home_of(b"root:x:0:0:r:relative:/bin/sh", 0), None);
+    }
+}
