@@ -1,7 +1,7 @@
 //! From the table to BPF.
 #![forbid(unsafe_code)]
 
-use crate::table::{self, Rule, When};
+use crate::table::{self, Needed, Rule, When};
 use crate::{Arch, Error, Program};
 use libc::sock_filter;
 use seccompiler::{
@@ -13,6 +13,23 @@ use std::collections::BTreeMap;
 /// The base profile for `arch`. All of the programs are needed.
 pub fn base(arch: Arch) -> Result<Vec<Program>, Error> {
     compile(table::BASE, arch)
+}
+
+/// The monitor's own profile for `arch`.
+pub fn monitor(arch: Arch) -> Result<Vec<Program>, Error> {
+    only(table::MONITOR, arch)
+}
+
+/// Init's own profile for `arch`, for the time when the task runs.
+pub fn init(arch: Arch) -> Result<Vec<Program>, Error> {
+    only(table::INIT, arch)
+}
+
+/// These calls and what every keeper needs pass; any other, and a foreign architecture, ends the process.
+fn only(needed: &[Needed], arch: Arch) -> Result<Vec<Program>, Error> {
+    let numbers = needed.iter().chain(table::KEEPERS).filter_map(|call| call.on(arch));
+    let rules = numbers.map(|number| (i64::from(number), Vec::new())).collect();
+    program(rules, SeccompAction::KillProcess, SeccompAction::Allow, arch).map(|one| vec![one])
 }
 
 fn compile(rules: &[Rule], arch: Arch) -> Result<Vec<Program>, Error> {
@@ -32,10 +49,6 @@ fn compile(rules: &[Rule], arch: Arch) -> Result<Vec<Program>, Error> {
 
 /// One filter of seccompiler: these rules answer `errno`, a foreign architecture ends the process, all else passes.
 fn one_answer(rules: &[&Rule], errno: i32, arch: Arch) -> Result<Program, Error> {
-    let target = match arch {
-        Arch::X86_64 => TargetArch::x86_64,
-        Arch::Aarch64 => TargetArch::aarch64,
-    };
     let mut by_number: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
     for rule in rules {
         if let When::Low32 { argument, value } = rule.when {
@@ -51,16 +64,24 @@ fn one_answer(rules: &[&Rule], errno: i32, arch: Arch) -> Result<Program, Error>
         by_number.insert(i64::from(rule.number.on(arch)), Vec::new());
     }
     let refused = SeccompAction::Errno(errno.unsigned_abs());
-    let filter = SeccompFilter::new(by_number, SeccompAction::Allow, refused, target)
-        .map_err(Error::Compile)?;
-    BpfProgram::try_from(filter)
-        .map(|program| {
-            program
-                .iter()
-                .map(|i| sock_filter { code: i.code, jt: i.jt, jf: i.jf, k: i.k })
-                .collect()
-        })
-        .map_err(Error::Compile)
+    program(by_number, SeccompAction::Allow, refused, arch)
+}
+
+fn program(
+    rules: BTreeMap<i64, Vec<SeccompRule>>,
+    otherwise: SeccompAction,
+    matched: SeccompAction,
+    arch: Arch,
+) -> Result<Program, Error> {
+    let target = match arch {
+        Arch::X86_64 => TargetArch::x86_64,
+        Arch::Aarch64 => TargetArch::aarch64,
+    };
+    let filter = SeccompFilter::new(rules, otherwise, matched, target).map_err(Error::Compile)?;
+    let program = BpfProgram::try_from(filter).map_err(Error::Compile)?;
+    let own =
+        |i: &seccompiler::sock_filter| sock_filter { code: i.code, jt: i.jt, jf: i.jf, k: i.k };
+    Ok(program.iter().map(own).collect())
 }
 
 /// The four instructions seccompiler can't say: a call number with the x32 bit answers ENOSYS. It looks at no
@@ -246,5 +267,65 @@ mod tests {
         }
         assert_eq!(u64::from(TIOCSTI), libc::TIOCSTI);
         assert_eq!(u64::from(TIOCLINUX), libc::TIOCLINUX);
+    }
+
+    #[test]
+    fn our_own_processes_can_do_what_they_need_and_nothing_else() {
+        for (arch, audit) in BOTH {
+            for (profile, table) in [(monitor as Profile, table::MONITOR), (init, table::INIT)] {
+                let programs = profile(arch).unwrap();
+                let run = |audit, nr| run(&programs[0], audit, nr, [0; 6]);
+                let needed: Vec<u32> =
+                    table.iter().chain(table::KEEPERS).filter_map(|n| n.on(arch)).collect();
+                for nr in (0..600).chain([X32_BIT, X32_BIT | 1, u32::MAX]) {
+                    let passes = run(audit, nr) == libc::SECCOMP_RET_ALLOW;
+                    assert_eq!(passes, needed.contains(&nr), "{arch:?} {nr}");
+                    assert!(passes || run(audit, nr) == libc::SECCOMP_RET_KILL_PROCESS);
+                    assert_eq!(run(I386, nr), libc::SECCOMP_RET_KILL_PROCESS);
+                }
+            }
+        }
+    }
+
+    type Profile = fn(Arch) -> Result<Vec<Program>, Error>;
+
+    #[test]
+    fn what_our_own_processes_need_has_the_numbers_of_the_c_library_and_a_reason() {
+        let here = Arch::host().unwrap();
+        let known = [
+            #[cfg(target_arch = "x86_64")]
+            ("poll", libc::SYS_poll),
+            ("ppoll", libc::SYS_ppoll),
+            ("restart_syscall", libc::SYS_restart_syscall),
+            ("recvmsg", libc::SYS_recvmsg),
+            ("sendmsg", libc::SYS_sendmsg),
+            ("read", libc::SYS_read),
+            ("wait4", libc::SYS_wait4),
+            ("close", libc::SYS_close),
+            ("fcntl", libc::SYS_fcntl),
+            ("brk", libc::SYS_brk),
+            ("mmap", libc::SYS_mmap),
+            ("munmap", libc::SYS_munmap),
+            ("mremap", libc::SYS_mremap),
+            ("madvise", libc::SYS_madvise),
+            ("rt_sigreturn", libc::SYS_rt_sigreturn),
+            ("rt_sigprocmask", libc::SYS_rt_sigprocmask),
+            ("gettid", libc::SYS_gettid),
+            ("getpid", libc::SYS_getpid),
+            ("tgkill", libc::SYS_tgkill),
+            ("exit_group", libc::SYS_exit_group),
+            ("lseek", libc::SYS_lseek),
+            ("statx", libc::SYS_statx),
+            ("fstat", libc::SYS_fstat),
+            ("pidfd_send_signal", libc::SYS_pidfd_send_signal),
+            ("getrandom", libc::SYS_getrandom),
+            ("kill", libc::SYS_kill),
+        ];
+        for needed in [table::KEEPERS, table::MONITOR, table::INIT].concat() {
+            let Some(number) = needed.on(here) else { continue };
+            let (_, libcs) = known.iter().find(|(name, _)| *name == needed.call).unwrap();
+            assert_eq!(i64::from(number), *libcs, "{}", needed.call);
+            assert!(!needed.why.is_empty(), "{}", needed.call);
+        }
     }
 }

@@ -12,7 +12,7 @@ mod compile;
 mod install;
 pub mod table;
 
-pub use compile::base;
+pub use compile::{base, init, monitor};
 pub use install::install;
 
 use std::{fmt, io};

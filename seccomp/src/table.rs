@@ -9,6 +9,9 @@
 //! something a ring can do must forbid the ring too. A ring can do neither of what is refused below: it has no terminal
 //! ioctl (its pass-through command reaches only drivers that offer one, and terminals do not) and no keyring call. The
 //! restricted profile, which forbids sockets, has to forbid rings.
+//!
+//! The processes that stay beside the task have the opposite kind of profile: [`MONITOR`] and [`INIT`] list what is
+//! still needed, and everything else ends the process, and with it the session.
 #![forbid(unsafe_code)]
 
 use crate::Arch;
@@ -113,3 +116,72 @@ pub const BASE: &[Rule] = &[
         why: "reads its owner's keys, and may have the host start /sbin/request-key on the session's behalf",
     },
 ];
+
+/// A call that one of our own processes still makes.
+#[derive(Clone, Copy, Debug)]
+pub struct Needed {
+    /// Its number on 64-bit x86; `None` where there is no such call.
+    pub x86_64: Option<u32>,
+    /// Its number on 64-bit Arm.
+    pub aarch64: Option<u32>,
+    /// Name of the call.
+    pub call: &'static str,
+    /// What for.
+    pub why: &'static str,
+}
+
+impl Needed {
+    /// The number on `arch`.
+    pub fn on(self, arch: Arch) -> Option<u32> {
+        match arch {
+            Arch::X86_64 => self.x86_64,
+            Arch::Aarch64 => self.aarch64,
+        }
+    }
+}
+
+const fn needed(x86_64: u32, aarch64: u32, call: &'static str, why: &'static str) -> Needed {
+    Needed { x86_64: Some(x86_64), aarch64: Some(aarch64), call, why }
+}
+
+/// What monitor and init both need while the task runs.
+pub const KEEPERS: &[Needed] = &[
+    Needed { x86_64: Some(7), aarch64: None, call: "poll", why: "waiting" },
+    needed(271, 73, "ppoll", "waiting"),
+    needed(219, 128, "restart_syscall", "waiting on after it was stopped and continued"),
+    needed(47, 212, "recvmsg", "hearing from each other, and from the controller"),
+    needed(46, 211, "sendmsg", "talking to them"),
+    needed(
+        0,
+        63,
+        "read",
+        "the list of mounts, what a daemon complained about, the signals to pass on",
+    ),
+    needed(61, 260, "wait4", "reaping"),
+    needed(3, 57, "close", "letting go of what was passed on"),
+    #[cfg(debug_assertions)]
+    needed(72, 25, "fcntl", "the standard library checks a descriptor before it closes it"),
+    needed(12, 214, "brk", "memory"),
+    needed(9, 222, "mmap", "memory"),
+    needed(11, 215, "munmap", "memory"),
+    needed(25, 216, "mremap", "memory"),
+    needed(28, 233, "madvise", "memory"),
+    needed(15, 139, "rt_sigreturn", "coming back from a handler"),
+    needed(14, 135, "rt_sigprocmask", "ending after a defect"),
+    needed(186, 178, "gettid", "ending after a defect"),
+    needed(39, 172, "getpid", "ending after a defect"),
+    needed(234, 131, "tgkill", "ending after a defect"),
+    needed(231, 94, "exit_group", "ending"),
+];
+
+/// What the monitor needs besides. Its memory held the task's environment, and it lives as long as the session.
+pub const MONITOR: &[Needed] = &[
+    needed(8, 62, "lseek", "the list of mounts, again"),
+    needed(332, 291, "statx", "the standard library asks for a file's size before it reads it"),
+    needed(5, 80, "fstat", "the same, in older versions"),
+    needed(424, 424, "pidfd_send_signal", "ending init and the daemons"),
+    needed(318, 278, "getrandom", "seeds of hash tables"),
+];
+
+/// What init needs besides. It is the task's parent, with the ids of N.
+pub const INIT: &[Needed] = &[needed(62, 129, "kill", "passing a signal on to the task")];
