@@ -1,19 +1,35 @@
-//! The channels between our own processes: monitor and init, init and task. Closing one is how death is noticed.
+//! The sockets between our processes (monitor and init, init and task) and the one to the controller. All keep packets
+//! apart. Closing one is how death is noticed.
 
-use crate::sys;
+use crate::failure::{Context, refused};
+use crate::sys::{process, socket};
 use landbox_shared::event::{Event, Failure, Stage};
+use landbox_shared::evidence::Evidence;
 use landbox_shared::id::LayerId;
 use landbox_shared::limits;
+use landbox_shared::wire::{self, Assembler};
 use nix::errno::Errno;
-use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, socketpair};
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, SockFlag, SockType, getsockopt, socketpair, sockopt,
+};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use std::fs::File;
+use std::marker::PhantomData;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// One end.
+/// One end. `T` is what is said on it.
 #[derive(Debug)]
-pub(crate) struct Channel(OwnedFd);
+pub(crate) struct Channel<T = Message> {
+    fd: OwnedFd,
+    peer: &'static str,
+    says: PhantomData<T>,
+}
 
-/// What is said. The comment names who says it to whom.
-#[derive(Debug, PartialEq, Eq)]
+/// The event socket, descriptor 4.
+pub(crate) type Events = Channel<Event>;
+
+/// What our own processes say. The comment names who says it to whom.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Message {
     /// Monitor to init: the id maps are written.
     Mapped,
@@ -23,139 +39,119 @@ pub(crate) enum Message {
     OneOnly,
     /// Init to monitor: start a daemon for this layer; beside it /dev/fuse, the lowers, upper and work folder.
     Fuse(LayerId),
-    /// Monitor to init: it was executed, or this error number.
-    FuseStarted(i32),
+    /// Monitor to init: it was executed.
+    FuseStarted,
     /// Init to task: the root with this device and inode number stands.
     Mounted(u64, u64),
     /// Task to init: all rights are gone; the Landlock ABI that scopes me.
     Confined(u32),
-    /// Init to monitor: the numbers of the mounts that the evidence lists, in its order.
-    Mounts(Vec<u32>),
+    /// Init to monitor: the boundary stands; the numbers of the mounts that the evidence lists, in its order. Beside it
+    /// the open list of mounts, then the root of each layer.
+    Ready(Box<Evidence>, Vec<u32>),
     /// Monitor to init, init to task: go.
     Release,
-    /// Init to monitor, task to init: a packet of an event.
-    Event(Vec<u8>),
+    /// Init to monitor, task to init: how it ended.
+    End(Event),
 }
 
-impl Message {
-    fn encode(&self) -> Vec<u8> {
-        let tagged = |tag: u8, rest: &[u8]| [&[tag], rest].concat();
-        match self {
-            Self::Mapped => tagged(b'm', &[]),
-            Self::Isolated => tagged(b'i', &[]),
-            Self::OneOnly => tagged(b'1', &[]),
-            Self::Fuse(id) => tagged(b'f', id.as_str().as_bytes()),
-            Self::FuseStarted(errno) => tagged(b's', &errno.to_le_bytes()),
-            Self::Mounted(device, inode) => {
-                tagged(b'r', &[device.to_le_bytes(), inode.to_le_bytes()].concat())
-            }
-            Self::Confined(abi) => tagged(b'c', &abi.to_le_bytes()),
-            Self::Mounts(ids) => {
-                tagged(b'n', &ids.iter().flat_map(|id| id.to_le_bytes()).collect::<Vec<_>>())
-            }
-            Self::Release => tagged(b'g', &[]),
-            Self::Event(packet) => tagged(b'e', packet),
+impl<T: Serialize + DeserializeOwned> Channel<T> {
+    /// Says something, with descriptors beside its first packet.
+    pub(crate) fn send(
+        &self,
+        stage: Stage,
+        value: &T,
+        mut beside: &[BorrowedFd<'_>],
+    ) -> Result<(), Failure> {
+        for packet in wire::packets(value).map_err(|e| refused(stage, e))? {
+            let sent = socket::send(self.as_fd(), &packet, beside);
+            sent.stage(stage, &format!("talking to {}", self.peer))?;
+            beside = &[];
         }
+        Ok(())
     }
 
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        let (tag, rest) = bytes.split_first()?;
-        let number = || rest.try_into().ok();
-        let empty = |message| rest.is_empty().then_some(message);
-        match tag {
-            b'm' => empty(Self::Mapped),
-            b'i' => empty(Self::Isolated),
-            b'1' => empty(Self::OneOnly),
-            b'f' => LayerId::new(std::str::from_utf8(rest).ok()?).map(Self::Fuse),
-            b's' => number().map(i32::from_le_bytes).map(Self::FuseStarted),
-            b'r' => {
-                let (device, inode) = rest.split_first_chunk()?;
-                let inode = inode.try_into().ok()?;
-                Some(Self::Mounted(u64::from_le_bytes(*device), u64::from_le_bytes(inode)))
+    /// Waits for the next thing said, and gives the descriptors beside it. `None`: the other side is gone.
+    pub(crate) fn receive(&self, stage: Stage) -> Result<Option<(T, Vec<OwnedFd>)>, Failure> {
+        let doing = format!("hearing from {}", self.peer);
+        let mut buffer = vec![0; limits::PACKET_BYTES];
+        let (mut assembler, mut beside) = (Assembler::default(), Vec::new());
+        loop {
+            let received = socket::receive(self.as_fd(), &mut buffer, MsgFlags::empty());
+            let (length, fds) = match received {
+                Ok((0, _)) | Err(Errno::ECONNRESET) => return Ok(None),
+                received => received.stage(stage, &doing)?,
+            };
+            beside.extend(fds);
+            let value = assembler.push(buffer.get(..length).unwrap_or_default());
+            if let Some(value) = value.map_err(|e| refused(stage, format!("{doing}: {e}")))? {
+                return Ok(Some((value, beside)));
             }
-            b'c' => number().map(u32::from_le_bytes).map(Self::Confined),
-            b'n' => {
-                let (ids, rest) = rest.as_chunks();
-                let ids = ids.iter().map(|id| u32::from_le_bytes(*id)).collect();
-                rest.is_empty().then_some(Self::Mounts(ids))
-            }
-            b'g' => empty(Self::Release),
-            b'e' => Some(Self::Event(rest.to_vec())),
-            _ => None,
         }
     }
 }
 
 impl Channel {
-    /// Makes two ends.
-    pub(crate) fn pair() -> nix::Result<(Self, Self)> {
-        let flags = SockFlag::SOCK_CLOEXEC;
-        let (a, b) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags)?;
-        Ok((Self(a), Self(b)))
+    /// Makes two ends, each with the name of who holds the other.
+    pub(crate) fn pair(peers: [&'static str; 2], stage: Stage) -> Result<[Self; 2], Failure> {
+        let kind = SockType::SeqPacket;
+        let ends = socketpair(AddressFamily::Unix, kind, None, SockFlag::SOCK_CLOEXEC);
+        let (a, b) = ends.stage(stage, "making a channel")?;
+        let [of_a, of_b] = peers;
+        Ok([(a, of_a), (b, of_b)].map(|(fd, peer)| Self { fd, peer, says: PhantomData }))
     }
 
-    /// Says something.
-    pub(crate) fn send(&self, message: &Message) -> nix::Result<()> {
-        self.send_beside(message, &[])
-    }
-
-    /// Says something, with descriptors beside it.
-    pub(crate) fn send_beside(
-        &self,
-        message: &Message,
-        beside: &[BorrowedFd<'_>],
-    ) -> nix::Result<()> {
-        sys::socket::send(self.0.as_fd(), &message.encode(), beside)
-    }
-
-    /// Passes an event on, with descriptors beside its first packet.
-    pub(crate) fn send_event(
-        &self,
-        event: &Event,
-        beside: &[BorrowedFd<'_>],
-    ) -> Result<(), Failure> {
-        let packets = landbox_shared::wire::event_packets(event)
-            .map_err(|e| crate::failure::refused(Stage::Evidence, e))?;
-        for (n, packet) in packets.into_iter().enumerate() {
-            let beside = if n == 0 { beside } else { &[] };
-            self.send_beside(&Message::Event(packet), beside).map_err(|errno| {
-                crate::failure::failed(Stage::Watch, errno, b"", "reporting to the monitor")
-            })?;
+    /// Waits for the next message of somebody who must not end yet, and whose failure is ours.
+    pub(crate) fn hear(&self, stage: Stage) -> Result<Message, Failure> {
+        match self.receive(stage)? {
+            Some((Message::End(Event::Failed(failure)), _)) => Err(failure),
+            Some((message, beside)) if beside.is_empty() => Ok(message),
+            Some(_) => Err(refused(stage, format!("{} sent what nobody asked for", self.peer))),
+            None => Err(refused(stage, format!("{} ended early", self.peer))),
         }
-        Ok(())
     }
 
-    /// Waits for the next message. `None`: the other side is gone.
-    pub(crate) fn receive(&self) -> nix::Result<Option<(Message, Vec<OwnedFd>)>> {
-        let mut buffer = vec![0; limits::PACKET_BYTES + 1];
-        let received = sys::socket::receive(self.0.as_fd(), &mut buffer, MsgFlags::empty());
-        let (length, beside) = match received {
-            Ok((0, _)) | Err(Errno::ECONNRESET) => return Ok(None),
-            other => other?,
-        };
-        let message = buffer.get(..length).and_then(Message::decode).ok_or(Errno::EBADMSG)?;
-        Ok(Some((message, beside)))
-    }
-
-    /// Waits for exactly this message, with nothing beside it.
-    pub(crate) fn expect(&self, expected: &Message) -> nix::Result<()> {
-        match self.receive()? {
-            Some((message, beside)) if message == *expected && beside.is_empty() => Ok(()),
-            Some(_) => Err(Errno::EBADMSG),
-            None => Err(Errno::EPIPE),
+    /// Waits for exactly this message.
+    pub(crate) fn expect(&self, stage: Stage, expected: &Message) -> Result<(), Failure> {
+        if self.hear(stage)? == *expected {
+            return Ok(());
         }
+        Err(refused(stage, format!("{} spoke out of turn", self.peer)))
     }
 }
 
-impl From<OwnedFd> for Channel {
-    fn from(fd: OwnedFd) -> Self {
-        Self(fd)
+impl Events {
+    /// Takes a socket that keeps packets apart. `None` if it is anything else.
+    pub(crate) fn new(fd: OwnedFd) -> Option<Self> {
+        let kind = getsockopt(&fd, sockopt::SockType).ok()?;
+        (kind == SockType::SeqPacket).then_some(Self {
+            fd,
+            peer: "the controller",
+            says: PhantomData,
+        })
+    }
+
+    /// Lets go of the socket, in a forked child. Without it the child could not be told from the monitor, so it ends.
+    pub(crate) fn abandon(&mut self, null: &File) {
+        match null.try_clone() {
+            Ok(null) => self.fd = null.into(),
+            Err(_) => process::leave(1),
+        }
+    }
+
+    /// Whether the controller's next packet is the word that lets the task start. Anything else, and a closed socket,
+    /// is not.
+    pub(crate) fn is_release(&self) -> bool {
+        // One byte more than the word, so that a longer packet is seen to be longer.
+        let mut buffer = [0; wire::RELEASE.len() + 1];
+        socket::receive(self.as_fd(), &mut buffer, MsgFlags::MSG_DONTWAIT).is_ok_and(
+            |(length, beside)| beside.is_empty() && buffer.get(..length) == Some(wire::RELEASE),
+        )
     }
 }
 
-impl AsFd for Channel {
+impl<T> AsFd for Channel<T> {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.fd.as_fd()
     }
 }
 
@@ -163,34 +159,55 @@ impl AsFd for Channel {
 mod tests {
     use super::*;
 
+    const STAGE: Stage = Stage::Watch;
+
+    fn pair() -> [Channel; 2] {
+        Channel::pair(["b", "a"], STAGE).unwrap()
+    }
+
     #[test]
     fn every_message_arrives_as_it_was_sent() {
-        let (a, b) = Channel::pair().unwrap();
+        let [a, b] = pair();
         for message in [
             Message::Mapped,
             Message::Isolated,
             Message::OneOnly,
             Message::Fuse(LayerId::new("mount-3").unwrap()),
-            Message::FuseStarted(2),
+            Message::FuseStarted,
             Message::Mounted(u64::MAX, 1),
             Message::Confined(6),
-            Message::Mounts(vec![]),
-            Message::Mounts(vec![7; limits::OPS]),
             Message::Release,
-            Message::Event(vec![1; limits::PACKET_BYTES]),
+            Message::End(Event::LinkLost),
+            Message::End(Event::BoundaryLost { path: vec![1; 2 * limits::PACKET_BYTES] }),
         ] {
-            a.send_beside(&message, &[a.as_fd()]).unwrap();
-            let (received, beside) = b.receive().unwrap().unwrap();
+            a.send(STAGE, &message, &[a.as_fd()]).unwrap();
+            let (received, beside) = b.receive(STAGE).unwrap().unwrap();
             assert_eq!((received, beside.len()), (message, 1));
         }
         drop(a);
-        assert!(b.receive().unwrap().is_none());
+        assert!(b.receive(STAGE).unwrap().is_none());
     }
 
     #[test]
     fn what_is_no_message_is_refused() {
-        for bytes in [&b""[..], b"x", b"mm", b"s123", b"r12345678", b"fUPPER", b"gg", b"n12345"] {
-            assert_eq!(Message::decode(bytes), None, "{bytes:?}");
+        let [a, b] = pair();
+        for bytes in [&b"x"[..], b"\x01", b"\x01\xff", b"\x01\x00more", b"\x01\x03\x05UPPER"] {
+            socket::send(a.as_fd(), bytes, &[]).unwrap();
+            assert!(b.receive(STAGE).is_err(), "{bytes:?}");
         }
+    }
+
+    #[test]
+    fn a_failure_of_the_other_side_is_ours_and_nothing_is_taken_for_what_was_expected() {
+        let [a, b] = pair();
+        let failure = refused(Stage::Layer, "broken");
+        a.send(STAGE, &Message::End(Event::Failed(failure.clone())), &[]).unwrap();
+        assert_eq!(b.expect(STAGE, &Message::Release).unwrap_err(), failure);
+        a.send(STAGE, &Message::Mapped, &[]).unwrap();
+        assert!(b.expect(STAGE, &Message::Release).is_err());
+        a.send(STAGE, &Message::Release, &[a.as_fd()]).unwrap();
+        assert!(b.expect(STAGE, &Message::Release).is_err());
+        a.send(STAGE, &Message::Release, &[]).unwrap();
+        assert!(b.expect(STAGE, &Message::Release).is_ok());
     }
 }

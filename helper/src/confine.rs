@@ -3,19 +3,24 @@
 use crate::caps;
 use crate::failure::{Context, refused};
 use crate::sys::landlock;
-use landbox_seccomp::{Arch, Program};
+use landbox_seccomp::{Arch, Error, Program};
 use landbox_shared::event::{Failure, Stage};
-use landbox_shared::policy::SeccompProfile;
 
 const STAGE: Stage = Stage::Confine;
 /// The first Landlock ABI with scopes.
 const SCOPES_SINCE: u32 = 6;
 
-/// Compiles the filters of a profile.
-pub(crate) fn filters(profile: SeccompProfile) -> Result<Vec<Program>, Failure> {
-    let SeccompProfile::Base = profile;
+/// Compiles one of the profiles of `landbox_seccomp` for this machine.
+pub(crate) fn filters(
+    profile: fn(Arch) -> Result<Vec<Program>, Error>,
+) -> Result<Vec<Program>, Failure> {
     let arch = Arch::host().ok_or_else(|| refused(STAGE, "no filter for this machine"))?;
-    landbox_seccomp::base(arch).map_err(|e| refused(STAGE, e))
+    profile(arch).map_err(|e| refused(STAGE, e))
+}
+
+/// Installs filters on the calling process, for good.
+pub(crate) fn install(filters: &[Program]) -> Result<(), Failure> {
+    landbox_seccomp::install(filters).map_err(|e| refused(STAGE, e))
 }
 
 /// Drops the capabilities, enters the Landlock scopes, installs the filters, in this order: the first needs its own
@@ -30,6 +35,6 @@ pub(crate) fn confine(filters: &[Program]) -> Result<u32, Failure> {
         let scopes = landlock::SCOPE_ABSTRACT_UNIX_SOCKET | landlock::SCOPE_SIGNAL;
         landlock::enter_scopes(scopes).stage(STAGE, "entering the Landlock scopes")?;
     }
-    landbox_seccomp::install(filters).map_err(|e| refused(STAGE, e))?;
+    install(filters)?;
     Ok(if scoped { abi } else { 0 })
 }

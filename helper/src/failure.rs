@@ -3,50 +3,57 @@
 use landbox_shared::event::{Failure, Stage};
 use nix::errno::Errno;
 use std::fmt::Display;
-use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::{io, path::Path};
 
-/// Turns an error number into a [`Failure`] of a named step.
+/// Turns the error of a system call into a [`Failure`] of a named step.
 pub(crate) trait Context<T> {
     /// Names the stage, and what was being done in it.
-    fn stage(self, stage: Stage, detail: &str) -> Result<T, Failure>;
+    fn stage(self, stage: Stage, doing: &str) -> Result<T, Failure>;
     /// Names the stage, the path, and what was being done in it.
-    fn at(self, stage: Stage, path: &[u8], detail: &str) -> Result<T, Failure>;
+    fn at(self, stage: Stage, path: impl AsRef<Path>, doing: &str) -> Result<T, Failure>;
 }
 
-impl<T> Context<T> for nix::Result<T> {
-    fn stage(self, stage: Stage, detail: &str) -> Result<T, Failure> {
-        self.at(stage, b"", detail)
+impl<T, E: Into<io::Error>> Context<T> for Result<T, E> {
+    fn stage(self, stage: Stage, doing: &str) -> Result<T, Failure> {
+        self.at(stage, "", doing)
     }
 
-    fn at(self, stage: Stage, path: &[u8], detail: &str) -> Result<T, Failure> {
-        self.map_err(|errno| failed(stage, errno, path, detail))
-    }
-}
-
-impl<T> Context<T> for io::Result<T> {
-    fn stage(self, stage: Stage, detail: &str) -> Result<T, Failure> {
-        self.at(stage, b"", detail)
-    }
-
-    fn at(self, stage: Stage, path: &[u8], detail: &str) -> Result<T, Failure> {
+    fn at(self, stage: Stage, path: impl AsRef<Path>, doing: &str) -> Result<T, Failure> {
         self.map_err(|e| {
-            let errno = Errno::from_raw(e.raw_os_error().unwrap_or(libc::EIO));
-            failed(stage, errno, path, detail)
+            let errno = Errno::from_raw(e.into().raw_os_error().unwrap_or(libc::EIO));
+            failed(stage, errno, path, doing)
         })
     }
 }
 
 /// A system call that failed.
-pub(crate) fn failed(stage: Stage, errno: Errno, path: &[u8], detail: &str) -> Failure {
-    Failure { stage, errno: errno as i32, path: path.to_vec(), detail: detail.to_owned() }
+pub(crate) fn failed(stage: Stage, errno: Errno, path: impl AsRef<Path>, doing: &str) -> Failure {
+    Failure { errno: errno as i32, ..refused_at(stage, path, doing) }
 }
 
 /// Something that was judged and refused, without a system call that failed.
-pub(crate) fn refused(stage: Stage, detail: impl Display) -> Failure {
-    refused_at(stage, b"", detail)
+pub(crate) fn refused(stage: Stage, why: impl Display) -> Failure {
+    refused_at(stage, "", why)
 }
 
 /// A path that was judged and refused.
-pub(crate) fn refused_at(stage: Stage, path: &[u8], detail: impl Display) -> Failure {
-    Failure { stage, errno: 0, path: path.to_vec(), detail: detail.to_string() }
+pub(crate) fn refused_at(stage: Stage, path: impl AsRef<Path>, why: impl Display) -> Failure {
+    let path = path.as_ref().as_os_str().as_bytes().to_vec();
+    Failure { stage, errno: 0, path, detail: why.to_string() }
+}
+
+/// Refuses unless `truth`.
+pub(crate) fn require(truth: bool, stage: Stage, why: impl Display) -> Result<(), Failure> {
+    require_at(truth, stage, "", why)
+}
+
+/// Refuses a path unless `truth`.
+pub(crate) fn require_at(
+    truth: bool,
+    stage: Stage,
+    path: impl AsRef<Path>,
+    why: impl Display,
+) -> Result<(), Failure> {
+    if truth { Ok(()) } else { Err(refused_at(stage, path, why)) }
 }

@@ -11,18 +11,19 @@ use landbox_shared::bytes;
 use landbox_shared::event::{Failure, Stage};
 use landbox_shared::id::LayerId;
 use nix::errno::Errno;
-use nix::fcntl::OFlag;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use nix::unistd::{dup2_stderr, execve, pipe2};
+use std::convert::Infallible;
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{OwnedFd, RawFd};
 
-const PROGRAM: &CStr = c"/usr/bin/fuse-overlayfs";
+const PROGRAM: &str = "/usr/bin/fuse-overlayfs";
 /// Numbers above all that are open here, so that moving one descriptor never closes another.
 const FIRST: RawFd = 512;
 
@@ -41,68 +42,55 @@ pub(crate) fn start(init: &Child, layer: LayerId, fds: &[OwnedFd]) -> Result<Dae
     // What the daemon complains about is read only if it ends: it must not wait for us when the pipe is full.
     let flags = OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
     let (complaints, stderr) = pipe2(flags).stage(STAGE, "making a pipe")?;
-    let Some(child) =
-        process::clone(CloneFlags::empty()).stage(STAGE, "making the daemon's process")?
-    else {
-        let errno = become_daemon(init.pidfd.as_fd(), stderr.as_fd(), fds, theirs.as_fd());
+    let child = process::clone(CloneFlags::empty());
+    let Some(child) = child.stage(STAGE, "making the daemon's process")? else {
+        let Err(errno) = become_daemon(&init.pidfd, &stderr, fds, &theirs);
         let _ = nix::unistd::write(&theirs, &(errno as i32).to_le_bytes());
         process::leave(127)
     };
     drop((theirs, stderr));
+    let daemon = Daemon { layer, child, complaints: complaints.into() };
     // The other end is closed by a successful execve.
     let mut errno = [0; 4];
-    let failed_exec = File::from(ours).read_exact(&mut errno).is_ok();
-    let daemon = Daemon { layer, child, complaints: complaints.into() };
-    if failed_exec {
-        daemon.end();
-        let errno = Errno::from_raw(i32::from_le_bytes(errno));
-        return Err(failed(STAGE, errno, PROGRAM.to_bytes(), "starting the layer's daemon"));
+    if File::from(ours).read_exact(&mut errno).is_err() {
+        return Ok(daemon);
     }
-    Ok(daemon)
+    daemon.end();
+    let errno = Errno::from_raw(i32::from_le_bytes(errno));
+    Err(failed(STAGE, errno, PROGRAM, "starting the layer's daemon"))
 }
 
 /// In the child. Comes back only with what failed.
 fn become_daemon(
-    init: BorrowedFd<'_>,
-    stderr: BorrowedFd<'_>,
+    init: &OwnedFd,
+    stderr: &OwnedFd,
     fds: &[OwnedFd],
-    report: BorrowedFd<'_>,
-) -> Errno {
-    let attempt = || -> nix::Result<std::convert::Infallible> {
-        // The folders are opened by their paths, which lead to the mask folders in init's mount namespace alone.
-        setns(init, CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS)?;
-        // One of its own, made from it, keeps the host's /proc, in which the descriptors are named.
-        unshare(CloneFlags::CLONE_NEWNS)?;
-        // After setns, which clears it.
-        prctl::set_pdeathsig(Signal::SIGKILL)?;
-        dup2_stderr(stderr)?;
-        process::default_action(Signal::SIGPIPE)?;
-        let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
-        setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?;
-        let report = fd::duplicate_for_exec(report, FIRST)?;
-        fd::close_on_exec(report)?;
-        let numbers = fds
-            .iter()
-            .map(|fd| fd::duplicate_for_exec(fd.as_fd(), FIRST))
-            .collect::<nix::Result<Vec<RawFd>>>()?;
-        let last = numbers.last().copied().unwrap_or(report);
-        fd::close_range(3, FIRST - 1)?;
-        fd::close_range(last + 1, RawFd::MAX)?;
-        let (mountpoint, options) = arguments(&numbers).ok_or(Errno::EINVAL)?;
-        let argv = [PROGRAM, c"-f", c"-o", &options, &mountpoint];
-        execve(PROGRAM, &argv, &[] as &[&CStr])
-    };
-    match attempt() {
-        Ok(never) => match never {},
-        Err(errno) => errno,
-    }
+    report: &OwnedFd,
+) -> nix::Result<Infallible> {
+    // The folders are opened by their paths, which lead to the mask folders in init's mount namespace alone.
+    setns(init, CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS)?;
+    // One of its own, made from it, keeps the host's /proc, in which the descriptors are named.
+    unshare(CloneFlags::CLONE_NEWNS)?;
+    // After setns, which clears it.
+    prctl::set_pdeathsig(Signal::SIGKILL)?;
+    dup2_stderr(stderr)?;
+    process::default_action(Signal::SIGPIPE)?;
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?;
+    let report = fcntl(report, FcntlArg::F_DUPFD_CLOEXEC(FIRST))?;
+    let kept = fds.iter().map(|fd| fcntl(fd, FcntlArg::F_DUPFD(FIRST)));
+    let kept = kept.collect::<nix::Result<Vec<RawFd>>>()?;
+    fd::close_range(3, FIRST - 1)?;
+    fd::close_range(kept.last().unwrap_or(&report) + 1, RawFd::MAX)?;
+    let (mountpoint, options) = arguments(&kept).ok_or(Errno::EINVAL)?;
+    let program = CString::new(PROGRAM).map_err(|_| Errno::EINVAL)?;
+    let argv = [&*program, c"-f", c"-o", &options, &mountpoint];
+    execve(&program, &argv, &[] as &[&CStr])
 }
 
 /// The mount point and options for descriptors of these numbers.
 fn arguments(numbers: &[RawFd]) -> Option<(CString, CString)> {
-    let (fuse, rest) = numbers.split_first()?;
-    let (work, rest) = rest.split_last()?;
-    let (upper, lowers) = rest.split_last()?;
+    let [fuse, lowers @ .., upper, work] = numbers else { return None };
     let named = |fd: &RawFd| format!("/proc/self/fd/{fd}");
     let lowers: Vec<String> = lowers.iter().map(named).collect();
     if lowers.is_empty() {
@@ -125,7 +113,7 @@ impl Daemon {
         let said = said.replace(|c: char| c.is_control() && c != '\n', "?");
         let why = said.lines().next_back().unwrap_or("without a word");
         let detail = format!("the daemon of layer {} ended: {why}", self.layer);
-        refused_at(stage, PROGRAM.to_bytes(), detail)
+        refused_at(stage, PROGRAM, detail)
     }
 
     /// Kills the daemon and waits for its end. The layer's last user is gone by then, and the kernel has handed the

@@ -1,25 +1,30 @@
 //! Init, pid 1 of the session: makes the task, mounts, reads back, waits to be released, and then only reaps.
 
 use crate::channel::{Channel, Message};
+use crate::confine;
 use crate::evidence::{self, Proof};
 use crate::failure::{Context, failed, refused, refused_at};
-use crate::lock::{Held, Locked};
+use crate::lock::{self, Held, Locked};
 use crate::mount::{self, FuseRequest, Mounted as Mounts};
-use crate::ns::{self, Worlds};
+use crate::ns::{self, Maps, Worlds};
 use crate::reap::{self, Signals};
-use crate::stage::Verified;
+use crate::start::Caller;
 use crate::sys::process::{self, Child};
-use crate::{caps, network, task};
+use crate::verify::Verified;
+use crate::{caps, sys, task};
+use landbox_shared::digest::Digest;
 use landbox_shared::event::{Event, Failure, Stage};
-use landbox_shared::evidence::OwnerMap;
+use landbox_shared::plan::Plan;
+use landbox_shared::policy::Network;
 use nix::errno::Errno;
 use nix::mount::MsFlags;
 use nix::sched::CloneFlags;
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use nix::sys::stat::stat;
-use nix::unistd::{Pid, dup2_stderr, dup2_stdin, dup2_stdout};
+use nix::unistd::Pid;
 use std::fs::{self, File};
+use std::iter::once;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 /// What the monitor hands to init by forking it.
@@ -27,185 +32,140 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 pub(crate) struct World {
     pub(crate) verified: Verified,
     pub(crate) locked: Locked,
-    pub(crate) channel: Channel,
     pub(crate) worlds: Worlds,
+    pub(crate) maps: Maps,
     pub(crate) null: File,
 }
 
+/// What the boundary is made from, and what evidence is compared with.
+#[derive(Debug)]
+pub(crate) struct Meant {
+    pub(crate) caller: Caller,
+    pub(crate) plan: Plan,
+    pub(crate) envelope_digest: Digest,
+    pub(crate) worlds: Worlds,
+    pub(crate) maps: Maps,
+}
+
+/// What init keeps until the end.
+struct Crew {
+    _lock: Held,
+    task: Pid,
+    channel: Channel,
+    signals: Signals,
+}
+
 /// Goes through the stages, then reports how the task ended. The end of init is the end of the pid namespace.
-pub(crate) fn run(world: World) -> ! {
-    let report = match world.channel.as_fd().try_clone_to_owned() {
-        Ok(copy) => Channel::from(copy),
-        Err(_) => process::leave(1),
-    };
-    let event = stages(world).unwrap_or_else(Event::Failed);
+pub(crate) fn run(world: World, monitor: &Channel) -> ! {
+    let event = stages(world, monitor).unwrap_or_else(Event::Failed);
     // A monitor that can't be told is gone, and has taken this process with it.
-    let _ = report.send_event(&event, &[]);
+    let _ = monitor.send(Stage::Watch, &Message::End(event), &[]);
     process::leave(0)
 }
 
-fn stages(world: World) -> Result<Event, Failure> {
-    let isolated = isolate(world)?;
-    let mounted = isolated.mount()?;
-    let networked = mounted.connect()?;
-    let confined = networked.confine()?;
-    let released = confined.release()?;
-    released.keep()
+fn stages(world: World, monitor: &Channel) -> Result<Event, Failure> {
+    isolate(world, monitor)?.mount(monitor)?.connect()?.confine()?.release(monitor)?.keep(monitor)
 }
 
 /// N and T are there and mapped; the task waits in them; nothing is mounted.
 struct Isolated {
-    verified: Verified,
-    locked: Locked,
-    monitor: Channel,
-    worlds: Worlds,
-    task: Task,
-    signals: Signals,
+    meant: Meant,
+    session: OwnedFd,
+    crew: Crew,
 }
 
-struct Task {
-    pid: Pid,
-    channel: Channel,
-}
-
-fn isolate(world: World) -> Result<Isolated, Failure> {
+fn isolate(world: World, monitor: &Channel) -> Result<Isolated, Failure> {
     const STAGE: Stage = Stage::Namespaces;
-    let World { mut verified, locked, channel: monitor, worlds, null } = world;
+    let World { verified, locked, worlds, maps, null } = world;
+    let Verified { caller, plan, exec, envelope_digest } = verified;
     // The fast path; the end of the channel is the proof.
     prctl::set_pdeathsig(Signal::SIGKILL).stage(STAGE, "tying init to the monitor")?;
-    monitor.expect(&Message::Mapped).stage(STAGE, "waiting for the id maps")?;
+    monitor.expect(STAGE, &Message::Mapped)?;
     // Before there is a child whose end could be missed.
     let signals = Signals::catch().stage(STAGE, "catching signals")?;
 
-    let (ours, theirs) = Channel::pair().stage(STAGE, "making a channel")?;
+    let [channel, theirs] = Channel::pair(["the task", "init"], STAGE)?;
     let flags = match worlds {
         Worlds::Two => CloneFlags::CLONE_NEWUSER,
         Worlds::One => CloneFlags::empty(),
     };
-    let exec = std::mem::take(&mut verified.exec.argv);
-    let exec =
-        landbox_shared::exec::Exec { argv: exec, env: std::mem::take(&mut verified.exec.env) };
     let child = match process::clone(flags) {
         Ok(Some(child)) => child,
-        Ok(None) => {
-            drop((ours, monitor));
-            task::run(&theirs, &verified.plan, exec, &verified.caller, worlds)
-        }
+        Ok(None) => task::run(&theirs, &plan, exec, &caller, worlds),
         Err(Errno::EPERM | Errno::ENOSPC | Errno::EUSERS | Errno::EACCES)
             if worlds == Worlds::Two =>
         {
-            monitor.send(&Message::OneOnly).stage(STAGE, "talking to the monitor")?;
+            monitor.send(STAGE, &Message::OneOnly, &[])?;
             process::leave(0)
         }
-        Err(errno) => return Err(failed(STAGE, errno, b"", "making the task's process")),
+        Err(errno) => return Err(failed(STAGE, errno, "", "making the task's process")),
     };
     drop((theirs, exec));
-    map(&child, &verified, worlds)?;
-    let task = Task { pid: child.pid, channel: ours };
-    for replaced in [dup2_stdin(&null), dup2_stdout(&null), dup2_stderr(&null)] {
-        replaced.stage(STAGE, "letting go of the task's descriptors")?;
+    match worlds {
+        // Through the host's `/proc`: ours is not mounted yet.
+        Worlds::Two => ns::write(number(&child)?, &maps.task, false)?,
+        Worlds::One => {}
     }
-    monitor.send(&Message::Isolated).stage(STAGE, "talking to the monitor")?;
-    Ok(Isolated { verified, locked, monitor, worlds, task, signals })
-}
-
-/// Writes T's maps, through the host's `/proc`: ours is not mounted yet.
-fn map(task: &Child, verified: &Verified, worlds: Worlds) -> Result<(), Failure> {
-    let caller = &verified.caller;
-    match (worlds, ns::owner_map(caller.mode)) {
-        (Worlds::One, _) => Ok(()),
-        (Worlds::Two, OwnerMap::Full) => ns::write(number(task)?, &ns::full(caller)?, false),
-        (Worlds::Two, OwnerMap::Single) => {
-            let maps = [caller.uid, caller.gid].map(|id| format!("{id} 0 1\n"));
-            ns::write(number(task)?, &maps, false)
-        }
-    }
+    ns::let_go_of_stdio(&null)?;
+    monitor.send(STAGE, &Message::Isolated, &[])?;
+    let Locked { folder: session, held } = locked;
+    let crew = Crew { _lock: held, task: child.pid, channel, signals };
+    Ok(Isolated { meant: Meant { caller, plan, envelope_digest, worlds, maps }, session, crew })
 }
 
 /// The task's number in the host's `/proc`, as that itself says of the descriptor: ours is in another namespace.
 fn number(task: &Child) -> Result<Pid, Failure> {
     const STAGE: Stage = Stage::Namespaces;
     let path = format!("/proc/self/fdinfo/{}", task.pidfd.as_raw_fd());
-    let text = fs::read_to_string(&path).at(STAGE, path.as_bytes(), "reading the task's number")?;
+    let text = fs::read_to_string(&path).at(STAGE, &path, "reading the task's number")?;
     let number = text.lines().find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok());
     let number = number.filter(|number| *number > 0);
-    number.map(Pid::from_raw).ok_or_else(|| refused_at(STAGE, path.as_bytes(), "no number there"))
-}
-
-impl Task {
-    fn next(&self, stage: Stage) -> Result<Message, Failure> {
-        let received = self.channel.receive().stage(stage, "hearing from the task")?;
-        received.map(|(message, _)| message).ok_or_else(task::ended_early)
-    }
-
-    /// What the task reports instead of what was expected.
-    fn failure(&self, message: Message) -> Failure {
-        let mut assembler = landbox_shared::wire::EventAssembler::default();
-        let mut next = Some(message);
-        while let Some(Message::Event(packet)) = next {
-            match assembler.push(&packet) {
-                Ok(Some(Event::Failed(failure))) => return failure,
-                Ok(None) => next = self.next(Stage::Confine).ok(),
-                Ok(Some(_)) | Err(_) => break,
-            }
-        }
-        task::ended_early()
-    }
+    number.map(Pid::from_raw).ok_or_else(|| refused_at(STAGE, &path, "no number there"))
 }
 
 impl Isolated {
-    fn mount(self) -> Result<Mounted, Failure> {
+    fn mount(self, monitor: &Channel) -> Result<Mounted, Failure> {
         const STAGE: Stage = Stage::Mount;
-        let Self { verified, locked, monitor, worlds, task, signals } = self;
+        let Self { meant, session, crew } = self;
         // Before anything else: else mounts the host makes later would appear inside, writable.
         let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
         nix::mount::mount(None::<&str>, "/", None::<&str>, private, None::<&str>).at(
             STAGE,
-            b"/",
+            "/",
             "making the mounts private (where this is forbidden, see kernel.apparmor_restrict_unprivileged_userns)",
         )?;
-        let session = locked.reopen(&verified.plan.session_dir)?;
-        let mut fuse = |request: FuseRequest| ask_for_daemon(&monitor, request);
-        let mounts = mount::build(&verified.plan, session.as_fd(), &mut fuse)?;
-        Ok(Mounted { verified, _lock: locked.held(), monitor, worlds, task, signals, mounts })
+        let session = lock::reopen(&session, &meant.plan.session_dir)?;
+        let mut fuse = |request: FuseRequest| ask_for_daemon(monitor, request);
+        let mounts = mount::build(&meant.plan, session.as_fd(), &mut fuse)?;
+        Ok(Mounted { meant, mounts, crew })
     }
 }
 
 /// Has the monitor start the daemon that will serve a mount.
 fn ask_for_daemon(monitor: &Channel, request: FuseRequest) -> Result<(), Failure> {
-    const STAGE: Stage = Stage::Layer;
     let FuseRequest { fuse, lowers, upper, work, layer } = request;
-    let mut fds: Vec<OwnedFd> = vec![fuse];
-    fds.extend(lowers);
-    fds.extend([upper, work]);
-    let beside: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
-    monitor.send_beside(&Message::Fuse(layer), &beside).stage(STAGE, "talking to the monitor")?;
-    match monitor.receive().stage(STAGE, "hearing from the monitor")? {
-        Some((Message::FuseStarted(0), _)) => Ok(()),
-        Some((Message::FuseStarted(errno), _)) => Err(failed(
-            STAGE,
-            Errno::from_raw(errno),
-            b"/usr/bin/fuse-overlayfs",
-            "starting the layer's daemon",
-        )),
-        Some(_) | None => Err(refused(STAGE, "the monitor is gone")),
-    }
+    let fds = once(&fuse).chain(&lowers).chain([&upper, &work]);
+    let beside: Vec<_> = fds.map(AsFd::as_fd).collect();
+    monitor.send(Stage::Layer, &Message::Fuse(layer), &beside)?;
+    monitor.expect(Stage::Layer, &Message::FuseStarted)
 }
 
 /// The new root stands, and this process is in it.
 struct Mounted {
-    verified: Verified,
-    _lock: Held,
-    monitor: Channel,
-    worlds: Worlds,
-    task: Task,
-    signals: Signals,
+    meant: Meant,
     mounts: Mounts,
+    crew: Crew,
 }
 
 impl Mounted {
     fn connect(self) -> Result<Networked, Failure> {
-        network::connect(self.verified.plan.network)?;
+        match self.meant.plan.network {
+            // The caller's own namespace: nothing to do, and no right to do it.
+            Network::Host => {}
+            Network::None => {
+                sys::net::loopback_up().stage(Stage::Network, "setting loopback up")?;
+            }
+        }
         Ok(Networked(self))
     }
 }
@@ -217,61 +177,51 @@ impl Networked {
     /// Lets the task enter the new root and give up its rights, and reads back what it is then.
     fn confine(self) -> Result<Confined, Failure> {
         const STAGE: Stage = Stage::Confine;
-        let Mounted { verified, _lock, monitor, worlds, task, signals, mounts } = self.0;
-        let root = stat("/").at(STAGE, b"/", "reading the new root")?;
-        let root = Message::Mounted(root.st_dev, root.st_ino);
-        task.channel.send(&root).stage(STAGE, "talking to the task")?;
-        let message = task.next(STAGE)?;
-        let Message::Confined(abi) = message else { return Err(task.failure(message)) };
-        let proof = evidence::read(task.pid, &verified, &mounts, worlds, abi)?;
-        Ok(Confined { _lock, monitor, task, signals, roots: mounts.layer_roots, proof })
+        let Mounted { meant, mounts, crew } = self.0;
+        let root = stat("/").at(STAGE, "/", "reading the new root")?;
+        crew.channel.send(STAGE, &Message::Mounted(root.st_dev, root.st_ino), &[])?;
+        let Message::Confined(abi) = crew.channel.hear(STAGE)? else {
+            return Err(refused(STAGE, "the task spoke out of turn"));
+        };
+        let proof = evidence::read(crew.task, &meant, &mounts, abi)?;
+        Ok(Confined { proof, roots: mounts.layer_roots, crew })
     }
 }
 
 /// The task has no rights left, and the kernel said so. The plan and all it held are gone from memory.
 struct Confined {
-    _lock: Held,
-    monitor: Channel,
-    task: Task,
-    signals: Signals,
-    roots: Vec<OwnedFd>,
     proof: Proof,
+    roots: Vec<OwnedFd>,
+    crew: Crew,
 }
 
 impl Confined {
     /// Shows the evidence, gives up what init could do, and waits for the word.
-    fn release(self) -> Result<Released, Failure> {
+    fn release(self, monitor: &Channel) -> Result<Released, Failure> {
         const STAGE: Stage = Stage::Release;
-        let Self { _lock, monitor, task, signals, roots, proof } = self;
-        let Proof { evidence, ids, table } = proof;
-        let ready = Event::Ready(Box::new(evidence));
-        let beside: Vec<_> =
-            std::iter::once(table.as_fd()).chain(roots.iter().map(AsFd::as_fd)).collect();
-        monitor.send(&Message::Mounts(ids)).stage(STAGE, "talking to the monitor")?;
-        monitor.send_event(&ready, &beside)?;
-        drop((ready, beside));
+        let Self { proof: Proof { evidence, ids, table }, roots, crew } = self;
+        let beside: Vec<_> = once(table.as_fd()).chain(roots.iter().map(AsFd::as_fd)).collect();
+        monitor.send(STAGE, &Message::Ready(Box::new(evidence), ids), &beside)?;
+        drop(beside);
         drop((roots, table));
         // Else the task could write /proc/1/mem and forge the report of its own end.
         prctl::set_dumpable(false).stage(STAGE, "closing init's memory")?;
         caps::drop_all().stage(STAGE, "dropping init's capabilities")?;
+        confine::install(&confine::filters(landbox_seccomp::init)?)?;
         process::trim_memory();
-        monitor.expect(&Message::Release).stage(STAGE, "waiting to be released")?;
-        task.channel.send(&Message::Release).stage(STAGE, "releasing the task")?;
-        Ok(Released { _lock, monitor, task, signals })
+        monitor.expect(STAGE, &Message::Release)?;
+        crew.channel.send(STAGE, &Message::Release, &[])?;
+        Ok(Released(crew))
     }
 }
 
 /// The task runs.
-struct Released {
-    _lock: Held,
-    monitor: Channel,
-    task: Task,
-    signals: Signals,
-}
+struct Released(Crew);
 
 impl Released {
     /// Reaps and forwards until the task has ended.
-    fn keep(self) -> Result<Event, Failure> {
-        reap::keep(&self.signals, &self.monitor, &self.task.channel, self.task.pid)
+    fn keep(self, monitor: &Channel) -> Result<Event, Failure> {
+        let Crew { _lock, task, channel, signals } = self.0;
+        reap::keep(&signals, monitor, &channel, task)
     }
 }

@@ -8,7 +8,7 @@
 //! 4. the session's **lock** (`lock.rs`).
 //! 5. **Isolated** (`ns.rs`): user namespace N with all others, init in it, and in T, inside N, what will be the task.
 //! 6. **Mounted** (`mount/`, `fuse.rs`): init builds the new root, operation by operation.
-//! 7. **Networked** (`network.rs`).
+//! 7. **Networked** (`init.rs`).
 //! 8. **Confined** (`task.rs`, `confine.rs`, `landlock`): the task enters the new root and gives every right up.
 //! 9. the **evidence** (`evidence.rs`): what the kernel says about it now; init and monitor give up their rights, too.
 //! 10. **Released** (`init.rs`): only after the controller's word does the task execute its program.
@@ -20,21 +20,16 @@
 mod caps;
 mod channel;
 mod confine;
-mod events;
 mod evidence;
 mod failure;
-mod filter;
 mod fuse;
 mod init;
 mod lock;
 mod monitor;
 mod mount;
-mod mountinfo;
-mod network;
 mod ns;
 mod reap;
 mod receive;
-mod stage;
 mod start;
 #[allow(unsafe_code)]
 mod sys;
@@ -43,7 +38,7 @@ mod trust;
 mod verify;
 mod watch;
 
-use events::Events;
+use channel::Events;
 use landbox_shared::event::{Event, Failure};
 use ns::Isolated;
 use std::io::Write;
@@ -66,14 +61,11 @@ fn main() -> ExitCode {
 }
 
 fn session() -> ExitCode {
-    let Some(inherited) = start::inherit() else {
-        say(
-            &mut std::io::stderr(),
-            "landbox-helper is started by landbox, with an envelope on descriptor 3 and an event socket on 4.",
-        );
+    let Some((envelope, mut events)) = start::inherit() else {
+        let words = "landbox-helper is started by landbox, with an envelope on descriptor 3 and an event socket on 4.";
+        say(&mut std::io::stderr(), words);
         return ExitCode::from(2);
     };
-    let (envelope, mut events) = inherited.into_parts();
     match boundary(envelope, &mut events) {
         Ok(isolated) => {
             monitor::stay(isolated, &events);
@@ -82,7 +74,7 @@ fn session() -> ExitCode {
         }
         Err(failure) => {
             // A controller that is gone can't be told.
-            let _ = events.send(&Event::Failed(failure), &[]);
+            let _ = events.send(failure.stage, &Event::Failed(failure), &[]);
             ExitCode::FAILURE
         }
     }

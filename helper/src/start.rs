@@ -1,10 +1,11 @@
 //! The first acts, before anything is read: close what was not given, forget the environment, check what we are.
 
-use crate::events::Events;
+use crate::channel::Events;
 use crate::failure::Context;
 use crate::{caps, sys};
 use landbox_shared::event::{Failure, Stage};
 use landbox_shared::evidence::HelperMode;
+use landbox_shared::procfs::is_initial_map;
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
 use nix::sys::signal::Signal;
@@ -16,20 +17,9 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
+const STAGE: Stage = Stage::Start;
 /// The namespaces evidence speaks of.
 pub(crate) const NAMESPACES: [&str; 6] = ["user", "mnt", "pid", "ipc", "uts", "net"];
-
-/// The map of a user namespace that is not inside another: the host's own.
-const INITIAL_MAP: [u32; 3] = [0, 0, u32::MAX];
-
-/// Descriptors 3 and 4.
-#[derive(Debug)]
-pub(crate) struct Inherited {
-    /// The pipe that brings the envelope.
-    pub(crate) envelope: OwnedFd,
-    /// The event socket.
-    pub(crate) events: Events,
-}
 
 /// Who called, and how: read once.
 #[derive(Debug)]
@@ -50,19 +40,16 @@ pub(crate) struct Caller {
     pub(crate) namespaces: [u64; NAMESPACES.len()],
 }
 
-/// Closes every other descriptor and takes the two. `None` if this was not started by a controller.
-pub(crate) fn inherit() -> Option<Inherited> {
+/// Closes every other descriptor and takes the two: the pipe that brings the envelope, and the event socket. `None` if
+/// this was not started by a controller. (0 to 2 are open: the standard library saw to it.)
+pub(crate) fn inherit() -> Option<(OwnedFd, Events)> {
     sys::fd::close_range(5, i32::MAX).ok()?;
-    if !(0..=2).all(sys::fd::is_open) {
-        return None;
-    }
     let (envelope, events) = sys::fd::adopt()?;
-    Some(Inherited { envelope, events: Events::new(events)? })
+    Some((envelope, Events::new(events)?))
 }
 
 /// Does the rest of the first acts.
 pub(crate) fn start() -> Result<Caller, Failure> {
-    const STAGE: Stage = Stage::Start;
     let (config_home, home) = (std::env::var_os("XDG_CONFIG_HOME"), std::env::var_os("HOME"));
     sys::process::clear_environment().stage(STAGE, "clearing the environment")?;
     let umask = umask(Mode::from_bits_truncate(0o077));
@@ -71,23 +58,24 @@ pub(crate) fn start() -> Result<Caller, Failure> {
     // its end of the socket: sending the challenge fails.
     prctl::set_pdeathsig(Signal::SIGKILL).stage(STAGE, "tying this process to its caller")?;
 
-    let mode = caps::own_mode()?;
+    let read = |path: &str| fs::read_to_string(path).at(STAGE, path, "reading a map");
+    let maps = [read("/proc/self/uid_map")?, read("/proc/self/gid_map")?];
+    let on_host = is_initial_map(&maps[0]);
+    let mode = caps::own_mode(on_host)?;
     let core_limit = getrlimit(Resource::RLIMIT_CORE).stage(STAGE, "reading the core limit")?;
     // Our memory holds the task's environment. Only the soft limit: the task gets its own back.
     setrlimit(Resource::RLIMIT_CORE, 0, core_limit.1).stage(STAGE, "setting the core limit")?;
 
-    let read = |path: &str| fs::read_to_string(path).at(STAGE, path.as_bytes(), "reading a map");
-    let maps = [read("/proc/self/uid_map")?, read("/proc/self/gid_map")?];
     let believed = match mode {
         HelperMode::Unprivileged => true,
         HelperMode::Capable => false,
         // Root of a user namespace that an ordinary user made is that user.
-        HelperMode::Root => !is_initial(&maps[0]),
+        HelperMode::Root => !on_host,
     };
     let mut namespaces = [0; NAMESPACES.len()];
     for (inode, kind) in namespaces.iter_mut().zip(NAMESPACES) {
         let path = format!("/proc/self/ns/{kind}");
-        *inode = fs::metadata(&path).at(STAGE, path.as_bytes(), "reading a namespace")?.ino();
+        *inode = fs::metadata(&path).at(STAGE, &path, "reading a namespace")?.ino();
     }
     Ok(Caller {
         uid: geteuid().as_raw(),
@@ -101,11 +89,6 @@ pub(crate) fn start() -> Result<Caller, Failure> {
     })
 }
 
-/// Whether a `uid_map` is the host's own: `0 0 4294967295` and nothing else.
-pub(crate) fn is_initial(map: &str) -> bool {
-    map.split_whitespace().map(|n| n.parse().ok()).eq(INITIAL_MAP.map(Some))
-}
-
 fn config_folder(config_home: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
     let absolute = |path: OsString| Some(PathBuf::from(path)).filter(|path| path.is_absolute());
     config_home.and_then(absolute).or_else(|| Some(home.and_then(absolute)?.join(".config")))
@@ -114,14 +97,6 @@ fn config_folder(config_home: Option<OsString>, home: Option<OsString>) -> Optio
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_the_hosts_own_map_is_initial() {
-        assert!(is_initial("         0          0 4294967295\n"));
-        for other in ["0 1000 1\n", "0 0 65536\n", "0 0 4294967295\n1 1 1\n", "", "0 0 x"] {
-            assert!(!is_initial(other), "{other:?}");
-        }
-    }
 
     #[test]
     fn a_relative_configuration_folder_counts_as_unset() {

@@ -3,13 +3,14 @@
 
 use crate::channel::{Channel, Message};
 use crate::confine;
-use crate::failure::{Context, failed, refused};
+use crate::failure::{Context, refused, require};
 use crate::ns::Worlds;
 use crate::start::Caller;
 use crate::sys::{fd, process};
 use landbox_shared::event::{Event, Failure, Stage};
 use landbox_shared::exec::Exec;
 use landbox_shared::plan::{Plan, Stdio};
+use landbox_shared::policy::SeccompProfile;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::sched::{CloneFlags, unshare};
@@ -19,38 +20,28 @@ use nix::sys::stat::{Mode, stat, umask};
 use nix::unistd::{
     AccessFlags, access, chdir, dup2_stderr, dup2_stdin, dup2_stdout, execve, setsid,
 };
-use std::ffi::{CStr, CString, OsStr};
+use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 const STAGE: Stage = Stage::Confine;
 /// Where a program is looked up without a `PATH`.
 const DEFAULT_PATH: &[u8] = b"/usr/local/bin:/usr/bin:/bin";
 const SHELL: &CStr = c"/bin/sh";
+const CONSOLE: &str = "/dev/console";
 
 /// Goes all the way. The caller is a fresh fork of init.
-pub(crate) fn run(
-    channel: &Channel,
-    plan: &Plan,
-    exec: Exec,
-    caller: &Caller,
-    worlds: Worlds,
-) -> ! {
-    let event = match prepare(channel, plan, exec, caller, worlds) {
-        Ok(program) => {
-            let errno = program.execute() as i32;
-            Event::ExecFailed { errno }
-        }
+pub(crate) fn run(init: &Channel, plan: &Plan, exec: Exec, caller: &Caller, worlds: Worlds) -> ! {
+    let event = match prepare(init, plan, exec, caller, worlds) {
+        Ok(program) => Event::ExecFailed { errno: program.execute() as i32 },
         Err(failure) => Event::Failed(failure),
     };
     // If init can't be told it is gone, and this process is about to follow.
-    let _ = channel.send_event(&event, &[]);
+    let _ = init.send(STAGE, &Message::End(event), &[]);
     process::leave(127)
 }
 
 fn prepare(
-    channel: &Channel,
+    init: &Channel,
     plan: &Plan,
     exec: Exec,
     caller: &Caller,
@@ -60,78 +51,68 @@ fn prepare(
     chdir("/").stage(STAGE, "leaving the caller's folder")?;
 
     // While init mounts, on the other processor.
-    let filters = confine::filters(plan.seccomp)?;
+    let filters = match plan.seccomp {
+        SeccompProfile::Base => confine::filters(landbox_seccomp::base)?,
+    };
     let program = Prepared::new(exec)?;
 
-    let (root, _) = channel
-        .receive()
-        .stage(STAGE, "waiting for the mounts")?
-        .ok_or_else(|| refused(STAGE, "init is gone"))?;
-    enter(&root, plan, caller, worlds)?;
-    keep_only(channel)?;
-    let abi = confine::confine(&filters)?;
-    channel.send(&Message::Confined(abi)).stage(STAGE, "talking to init")?;
-    channel.expect(&Message::Release).stage(STAGE, "waiting to be released")?;
-    Ok(program)
-}
-
-/// Moves into the new root, with a copy of the mounts that this user namespace can't change.
-fn enter(root: &Message, plan: &Plan, caller: &Caller, worlds: Worlds) -> Result<(), Failure> {
+    let root = init.hear(STAGE)?;
     match worlds {
+        // A copy of the mounts that this user namespace can't change.
         Worlds::Two => unshare(CloneFlags::CLONE_NEWNS).stage(STAGE, "copying the mounts")?,
         Worlds::One => {}
     }
-    let here = stat("/").at(STAGE, b"/", "reading the new root")?;
-    if *root != Message::Mounted(here.st_dev, here.st_ino) {
-        return Err(refused(STAGE, "the new root is not the one that was made"));
-    }
+    let here = stat("/").at(STAGE, "/", "reading the new root")?;
+    let moved = root == Message::Mounted(here.st_dev, here.st_ino);
+    require(moved, STAGE, "the new root is not the one that was made")?;
     setsid().stage(STAGE, "starting a session")?;
-    open_terminal(&plan.stdio)?;
-    chdir(plan.cwd.as_path()).at(STAGE, plan.cwd.as_bytes(), "entering the working folder")?;
-    // What the caller had, and we changed for ourselves.
-    umask(caller.umask);
-    let (soft, hard) = caller.core_limit;
-    setrlimit(Resource::RLIMIT_CORE, soft, hard).stage(STAGE, "restoring the core limit")?;
-    process::default_action(Signal::SIGPIPE).stage(STAGE, "restoring SIGPIPE")?;
-    SigSet::empty().thread_set_mask().stage(STAGE, "restoring the signal mask")
+    open_terminal(&plan.stdio).at(STAGE, CONSOLE, "opening the terminal")?;
+    chdir(plan.cwd.as_path()).at(STAGE, &plan.cwd, "entering the working folder")?;
+    restore(caller).stage(STAGE, "restoring what the caller had")?;
+    keep_only(init).stage(STAGE, "closing every other descriptor")?;
+    let abi = confine::confine(&filters)?;
+    init.send(STAGE, &Message::Confined(abi), &[])?;
+    init.expect(STAGE, &Message::Release)?;
+    Ok(program)
 }
 
 /// The slave is opened anew, by its name in the new root: the caller's descriptor leads out of it.
-fn open_terminal(stdio: &[Stdio; 3]) -> Result<(), Failure> {
-    if !stdio.contains(&Stdio::Pty) {
+fn open_terminal(stdio: &[Stdio; 3]) -> nix::Result<()> {
+    let [stdin, stdout, stderr] = stdio.map(|kind| matches!(kind, Stdio::Pty));
+    if !(stdin || stdout || stderr) {
         return Ok(());
     }
-    const CONSOLE: &str = "/dev/console";
-    let at = |result: nix::Result<()>, what| result.at(STAGE, CONSOLE.as_bytes(), what);
     let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
-    let terminal = open(CONSOLE, flags, Mode::empty()).at(
-        STAGE,
-        CONSOLE.as_bytes(),
-        "opening the terminal",
-    )?;
-    at(fd::control(terminal.as_fd()), "taking the terminal")?;
-    let [stdin, stdout, stderr] = stdio.map(|kind| matches!(kind, Stdio::Pty));
+    let terminal = open(CONSOLE, flags, Mode::empty())?;
+    fd::control(terminal.as_fd())?;
     if stdin {
-        at(dup2_stdin(&terminal), "placing the terminal")?;
+        dup2_stdin(&terminal)?;
     }
     if stdout {
-        at(dup2_stdout(&terminal), "placing the terminal")?;
+        dup2_stdout(&terminal)?;
     }
     if stderr {
-        at(dup2_stderr(&terminal), "placing the terminal")?;
+        dup2_stderr(&terminal)?;
     }
     Ok(())
 }
 
+/// Gives the task what the caller had, and we changed for ourselves.
+fn restore(caller: &Caller) -> nix::Result<()> {
+    umask(caller.umask);
+    let (soft, hard) = caller.core_limit;
+    setrlimit(Resource::RLIMIT_CORE, soft, hard)?;
+    process::default_action(Signal::SIGPIPE)?;
+    SigSet::empty().thread_set_mask()
+}
+
 /// Closes everything but 0, 1, 2 and the channel, which execve closes.
-fn keep_only(channel: &Channel) -> Result<(), Failure> {
+fn keep_only(channel: &Channel) -> nix::Result<()> {
     let kept = channel.as_fd().as_raw_fd();
-    let close = |first: RawFd, last: RawFd| {
-        if first > last { Ok(()) } else { fd::close_range(first, last) }
-    };
-    close(3, kept - 1)
-        .and_then(|()| close(kept + 1, RawFd::MAX))
-        .stage(STAGE, "closing every other descriptor")
+    if kept > 3 {
+        fd::close_range(3, kept - 1)?;
+    }
+    fd::close_range(kept + 1, RawFd::MAX)
 }
 
 /// The program with everything execve wants, made ready before the rights go.
@@ -193,21 +174,13 @@ fn candidates(name: &[u8], path: &[u8]) -> Vec<Vec<u8>> {
     if name.contains(&b'/') {
         return vec![name.to_vec()];
     }
-    path.split(|b| *b == b':')
-        .map(|folder| {
-            // An empty entry is the working folder.
-            let folder = if folder.is_empty() { b"." } else { folder };
-            Path::new(OsStr::from_bytes(folder))
-                .join(OsStr::from_bytes(name))
-                .into_os_string()
-                .into_encoded_bytes()
-        })
-        .collect()
-}
-
-/// What init says of a task that ended before it was released.
-pub(crate) fn ended_early() -> Failure {
-    failed(STAGE, Errno::ECHILD, b"", "the task's process ended before it was confined")
+    let in_folder = |folder: &[u8]| match folder {
+        // An empty entry is the working folder.
+        b"" => [b"./", name].concat(),
+        folder if folder.ends_with(b"/") => [folder, name].concat(),
+        folder => [folder, b"/", name].concat(),
+    };
+    path.split(|b| *b == b':').map(in_folder).collect()
 }
 
 #[cfg(test)]

@@ -4,9 +4,11 @@
 //! carried out inside a user namespace that maps the caller's own id and no other, so no operation can reach what the
 //! caller could not reach without us. The arms below keep, beyond that, the promises about the task.
 
-use crate::failure::{refused, refused_at};
-use crate::stage::{Received, Verified};
+use crate::failure::{Context, refused, require, require_at};
+use crate::receive::Received;
+use crate::start::Caller;
 use crate::trust;
+use landbox_shared::digest::Digest;
 use landbox_shared::event::{Failure, Stage};
 use landbox_shared::exec::Exec;
 use landbox_shared::limits;
@@ -16,7 +18,9 @@ use landbox_shared::policy::{Network, SeccompProfile};
 use landbox_shared::wire;
 use nix::sys::stat::{SFlag, fstat};
 use std::collections::{BTreeSet, HashSet};
-use std::os::fd::BorrowedFd;
+use std::io::{stderr, stdin, stdout};
+use std::iter::successors;
+use std::os::fd::AsFd;
 
 const STAGE: Stage = Stage::Verify;
 
@@ -24,45 +28,45 @@ const STAGE: Stage = Stage::Verify;
 const NEVER_SHOWN: [&[u8]; 7] =
     [b"lock", b"snapshot.json", b"state.json", b"layers", b"launches", b"base", b"log"];
 
+/// An enrolled key signed this plan for this very launch, and every part of it was judged.
+#[derive(Debug)]
+pub(crate) struct Verified {
+    pub(crate) caller: Caller,
+    pub(crate) plan: Plan,
+    pub(crate) exec: Exec,
+    pub(crate) envelope_digest: Digest,
+}
+
 /// Checks the two frames and judges the plan.
 pub(crate) fn verify(received: Received) -> Result<Verified, Failure> {
     let Received { caller, binding, envelope, exec } = received;
-    let mut trouble = None;
+    let mut found = Ok(None);
     let opened = wire::open(&envelope, &binding, |id| {
-        trust::find(&caller, id).unwrap_or_else(|failure| {
-            trouble = Some(failure);
-            None
-        })
+        found = trust::find(&caller, id);
+        found.as_ref().ok().copied().flatten()
     });
-    let opened = match (opened, trouble) {
-        (_, Some(failure)) => return Err(failure),
-        (Err(e), None) => return Err(refused(STAGE, e)),
-        (Ok(opened), None) => opened,
-    };
-    let plan = opened.plan;
+    // Why the folder of a key isn't trusted says more than that the key is not.
+    found?;
+    let wire::Opened { plan, digest: envelope_digest, key: _ } =
+        opened.map_err(|e| refused(STAGE, e))?;
     let exec = wire::open_exec(&exec, &plan.exec_digest).map_err(|e| refused(STAGE, e))?;
-    if (plan.uid, plan.gid) != (caller.uid, caller.gid) {
-        return Err(refused(STAGE, "the plan is for another user or group"));
-    }
+    let same = (plan.uid, plan.gid) == (caller.uid, caller.gid);
+    require(same, STAGE, "the plan is for another user or group")?;
     judge_exec(&exec)?;
     judge_plan(&plan)?;
-    Ok(Verified { caller, plan, exec, envelope_digest: opened.digest })
+    Ok(Verified { caller, plan, exec, envelope_digest })
 }
 
-fn judge_exec(exec: &Exec) -> Result<(), Failure> {
-    if exec.argv.first().is_none_or(Vec::is_empty) {
-        return Err(refused(STAGE, "the command is empty"));
-    }
-    if exec.argv.iter().chain(&exec.env).any(|text| text.contains(&0)) {
-        return Err(refused(STAGE, "a NUL byte in an argument or in the environment"));
-    }
-    Ok(())
+fn judge_exec(Exec { argv, env }: &Exec) -> Result<(), Failure> {
+    let named = argv.first().is_some_and(|name| !name.is_empty());
+    require(named, STAGE, "the command is empty")?;
+    let clean = argv.iter().chain(env).all(|text| !text.contains(&0));
+    require(clean, STAGE, "a NUL byte in an argument or in the environment")
 }
 
 fn judge_plan(plan: &Plan) -> Result<(), Failure> {
-    if plan.launch == 0 || plan.session_dir.is_root() {
-        return Err(refused(STAGE, "the launch has no number or the session no folder"));
-    }
+    let named = plan.launch > 0 && !plan.session_dir.is_root();
+    require(named, STAGE, "the launch has no number or the session no folder")?;
     match plan.network {
         // Safe: the caller's own network, or a namespace where only loopback exists.
         Network::Host | Network::None => {}
@@ -70,38 +74,32 @@ fn judge_plan(plan: &Plan) -> Result<(), Failure> {
     match plan.seccomp {
         SeccompProfile::Base => {}
     }
-    if plan.ops.len() > limits::OPS {
-        return Err(refused(STAGE, "the plan has too many operations"));
-    }
+    require(plan.ops.len() <= limits::OPS, STAGE, "the plan has too many operations")?;
     let mut seen = Seen::default();
     for (n, op) in plan.ops.iter().enumerate() {
-        judge_op(op, n == 0, &mut seen)?;
+        let first = matches!(op, Op::Root) == (n == 0);
+        require(first, STAGE, "the root must come first, and once")?;
+        judge_op(op, &mut seen)?;
     }
-    if !(seen.root && seen.proc && seen.dev) {
-        return Err(refused(STAGE, "the plan has no root, no /proc or no /dev"));
-    }
-    if plan.stdio.contains(&Stdio::Pty) && !seen.console {
-        return Err(refused(STAGE, "the plan wants a terminal but names none"));
-    }
+    let whole = !plan.ops.is_empty() && seen.proc && seen.dev;
+    require(whole, STAGE, "the plan has no root, no /proc or no /dev")?;
+    let terminal = seen.console || !plan.stdio.contains(&Stdio::Pty);
+    require(terminal, STAGE, "the plan wants a terminal but names none")?;
     judge_stdio(&plan.stdio)
 }
 
 /// A descriptor opened by the caller leads, re-opened through `/proc/self/fd`, to the real file through the caller's
 /// own mount, whatever is read-only inside. So a pipe, or nothing of the caller's: a terminal is opened anew.
 fn judge_stdio(stdio: &[Stdio; 3]) -> Result<(), Failure> {
-    let (stdin, stdout, stderr) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
-    let fds: [BorrowedFd<'_>; 3] = {
-        use std::os::fd::AsFd;
-        [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()]
-    };
+    let (stdin, stdout, stderr) = (stdin(), stdout(), stderr());
+    let fds = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
     for (n, (kind, fd)) in stdio.iter().zip(fds).enumerate() {
         match kind {
             Stdio::Pty => {}
             Stdio::Pipe => {
-                let mode = fstat(fd).map_or(0, |stat| stat.st_mode);
-                if mode & SFlag::S_IFMT.bits() != SFlag::S_IFIFO.bits() {
-                    return Err(refused(STAGE, format!("descriptor {n} is not a pipe")));
-                }
+                let mode = fstat(fd).stage(STAGE, "reading what a descriptor is")?.st_mode;
+                let pipe = mode & SFlag::S_IFMT.bits() == SFlag::S_IFIFO.bits();
+                require(pipe, STAGE, format!("descriptor {n} is not a pipe"))?;
             }
         }
     }
@@ -110,7 +108,6 @@ fn judge_stdio(stdio: &[Stdio; 3]) -> Result<(), Failure> {
 
 #[derive(Default)]
 struct Seen<'a> {
-    root: bool,
     proc: bool,
     dev: bool,
     console: bool,
@@ -120,20 +117,14 @@ struct Seen<'a> {
 }
 
 fn once(seen: &mut bool, what: &str) -> Result<(), Failure> {
-    if std::mem::replace(seen, true) {
-        return Err(refused(STAGE, format!("the plan has {what} twice")));
-    }
-    Ok(())
+    require(!std::mem::replace(seen, true), STAGE, format!("the plan has {what} twice"))
 }
 
-fn judge_op<'a>(op: &'a Op, first: bool, seen: &mut Seen<'a>) -> Result<(), Failure> {
-    if first != matches!(op, Op::Root) {
-        return Err(refused(STAGE, "the root must come first, and once"));
-    }
+fn judge_op<'a>(op: &'a Op, seen: &mut Seen<'a>) -> Result<(), Failure> {
     match op {
         // Safe for a hostile caller because the bind is recursive (what a mount hides stays hidden), only takes rights
         // away (read-only, nosuid), and has no argument. First, so that all else is made on top of it.
-        Op::Root => once(&mut seen.root, "the root"),
+        Op::Root => Ok(()),
         // Safe because a fresh /proc shows the new pid namespace alone; the kernel itself refuses it where parts of the
         // caller's /proc are hidden. Its writable system parts are made read-only, always: root owns them.
         Op::Proc => once(&mut seen.proc, "/proc"),
@@ -141,39 +132,25 @@ fn judge_op<'a>(op: &'a Op, first: bool, seen: &mut Seen<'a>) -> Result<(), Fail
         // terminal must be a slave by its name: anything else bound there would be a real file behind 0, 1 and 2.
         Op::Dev { console } => {
             once(&mut seen.dev, "/dev")?;
-            match console {
-                Some(path) if !is_slave(path) => {
-                    Err(refused_at(STAGE, path.as_bytes(), "this is not a pseudo-terminal's slave"))
-                }
-                console => {
-                    seen.console = console.is_some();
-                    Ok(())
-                }
-            }
+            seen.console = console.is_some();
+            let slave = |path: &AbsPath| {
+                require_at(is_slave(path), STAGE, path, "this is not a pseudo-terminal's slave")
+            };
+            console.as_ref().map_or(Ok(()), slave)
         }
         // Safe because an empty tmpfs shows nothing and belongs to the caller; its size is bounded by the kernel's
         // accounting as any memory of the caller's is. Special mode bits but the sticky one have no use here.
         Op::Tmpfs { target, mode, size } => {
-            if mode & !0o1777 != 0 || *size == 0 {
-                return Err(refused_at(
-                    STAGE,
-                    target.as_bytes(),
-                    "the tmpfs has a mode or size that is not allowed",
-                ));
-            }
+            let plain = mode & !0o1777 == 0 && *size > 0;
+            require_at(plain, STAGE, target, "the tmpfs has a mode or size that is not allowed")?;
             judge_target(target, seen)
         }
         // Safe because the source lies in a folder that is the caller's alone (checked when it was locked) and is
         // entered beneath it without links. Not the parts that a landing or a resume relies on: the task could forge
         // what the owner is shown.
         Op::Private { source, target, access: Access::ReadOnly | Access::ReadWrite } => {
-            if source.components().next().is_none_or(|first| NEVER_SHOWN.contains(&first)) {
-                return Err(refused_at(
-                    STAGE,
-                    source.as_bytes(),
-                    "this part of the session's folder is never shown",
-                ));
-            }
+            let shown = source.components().next().is_some_and(|top| !NEVER_SHOWN.contains(&top));
+            require_at(shown, STAGE, source, "this part of the session's folder is never shown")?;
             judge_target(target, seen)
         }
         Op::Layer(layer) => judge_layer(layer, seen),
@@ -181,20 +158,14 @@ fn judge_op<'a>(op: &'a Op, first: bool, seen: &mut Seen<'a>) -> Result<(), Fail
         // recursive. Two sources would undo the boundary itself: the whole root again, and the host's /proc, whose
         // system parts are read-only only in the fresh one.
         Op::Bind { source, target, access: Access::ReadOnly | Access::ReadWrite } => {
-            if source.is_root() || within(source, b"/proc") {
-                return Err(refused_at(
-                    STAGE,
-                    source.as_bytes(),
-                    "this path can't be shown a second time",
-                ));
-            }
+            let other = !source.is_root() && !within(source, b"/proc");
+            require_at(other, STAGE, source, "this path can't be shown a second time")?;
             judge_target(target, seen)
         }
         // Safe because hiding only takes away; what its loss means is for who signed to say.
         Op::Mask { target, kind: _, loss: _ } => {
-            if target.is_root() || is_boundary(target) {
-                return Err(refused_at(STAGE, target.as_bytes(), "this path can't be hidden"));
-            }
+            let other = !target.is_root() && !is_boundary(target);
+            require_at(other, STAGE, target, "this path can't be hidden")?;
             seen.masks.insert(target);
             Ok(())
         }
@@ -205,42 +176,32 @@ fn judge_op<'a>(op: &'a Op, first: bool, seen: &mut Seen<'a>) -> Result<(), Fail
 /// kernel checks every access against the caller's id, in a namespace where no other is mapped.
 fn judge_layer<'a>(layer: &'a LayerOp, seen: &mut Seen<'a>) -> Result<(), Failure> {
     let LayerOp { id, target, backend: _, masks } = layer;
-    if !seen.layers.insert(id.as_str()) || !seen.layer_targets.insert(target) {
-        return Err(refused_at(STAGE, target.as_bytes(), "the plan has this layer twice"));
-    }
-    if seen.layers.len() > limits::LAYERS || masks.len() > limits::LAYER_MASKS {
-        return Err(refused(STAGE, "the plan has too many layers or masks"));
-    }
+    let new = seen.layers.insert(id.as_str()) && seen.layer_targets.insert(target);
+    require_at(new, STAGE, target, "the plan has this layer twice")?;
+    let few = seen.layers.len() <= limits::LAYERS && masks.len() <= limits::LAYER_MASKS;
+    require(few, STAGE, "the plan has too many layers or masks")?;
     let all: HashSet<&RelPath> = masks.iter().map(|mask| &mask.path).collect();
-    let below_another = |path: &RelPath| {
-        std::iter::successors(path.parent(), RelPath::parent).any(|parent| all.contains(&parent))
-    };
-    if all.len() != masks.len() || all.iter().any(|path| below_another(path)) {
-        return Err(refused_at(STAGE, target.as_bytes(), "a mask of this layer lies in another"));
-    }
-    if ["/proc", "/dev", "/sys"].iter().any(|top| within(target, top.as_bytes())) {
-        return Err(refused_at(STAGE, target.as_bytes(), "a layer can't cover system folders"));
-    }
+    let below_another =
+        |path: &RelPath| successors(path.parent(), RelPath::parent).any(|p| all.contains(&p));
+    let apart = all.len() == masks.len() && !all.iter().any(|path| below_another(path));
+    require_at(apart, STAGE, target, "a mask of this layer lies in another")?;
+    let system = ["/proc", "/dev", "/sys"].iter().any(|top| within(target, top.as_bytes()));
+    require_at(!system, STAGE, target, "a layer can't cover system folders")?;
     judge_target(target, seen)
 }
 
 /// A place something is shown at: never the root, never the parts that are the boundary, and nothing that opens a mask
 /// made before.
 fn judge_target(target: &AbsPath, seen: &Seen<'_>) -> Result<(), Failure> {
-    if target.is_root() || is_boundary(target) {
-        return Err(refused_at(STAGE, target.as_bytes(), "nothing can be shown there"));
-    }
-    let inside = std::iter::successors(Some(target.clone()), AbsPath::parent)
-        .any(|ancestor| seen.masks.contains(&ancestor));
+    let free = !target.is_root() && !is_boundary(target);
+    require_at(free, STAGE, target, "nothing can be shown there")?;
+    let inside = successors(Some(target.clone()), AbsPath::parent).any(|p| seen.masks.contains(&p));
     // Sorted by bytes, whatever lies below a path comes after it, but not always next to it.
-    let covers = seen
-        .masks
-        .range::<AbsPath, _>(target..)
-        .take_while(|m| m.as_bytes().starts_with(target.as_bytes()));
-    if inside || covers.into_iter().any(|mask| mask.is_within(target)) {
-        return Err(refused_at(STAGE, target.as_bytes(), "this would open a mask again"));
-    }
-    Ok(())
+    let after = seen.masks.range::<AbsPath, _>(target..);
+    let covers = after
+        .take_while(|mask| mask.as_bytes().starts_with(target.as_bytes()))
+        .any(|mask| mask.is_within(target));
+    require_at(!inside && !covers, STAGE, target, "this would open a mask again")
 }
 
 /// Whether a path is one of those that [`Op::Proc`] and [`Op::Dev`] make.

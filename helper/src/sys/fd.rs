@@ -8,6 +8,8 @@ static ADOPTED: AtomicBool = AtomicBool::new(false);
 
 /// Takes the two inherited descriptors, 3 and 4, once. `None` if either is not open, or they were taken before.
 pub(crate) fn adopt() -> Option<(OwnedFd, OwnedFd)> {
+    // SAFETY: F_GETFD takes no pointer and changes nothing, whatever the number is.
+    let is_open = |fd| unsafe { libc::fcntl(fd, libc::F_GETFD) != -1 };
     if ADOPTED.swap(true, Ordering::Relaxed) || !is_open(3) || !is_open(4) {
         return None;
     }
@@ -19,12 +21,6 @@ pub(crate) fn adopt() -> Option<(OwnedFd, OwnedFd)> {
     Some((envelope, events))
 }
 
-/// Whether descriptor number `fd` is open.
-pub(crate) fn is_open(fd: RawFd) -> bool {
-    // SAFETY: F_GETFD takes no pointer and changes nothing, whatever the number is.
-    unsafe { libc::fcntl(fd, libc::F_GETFD) != -1 }
-}
-
 /// Closes every descriptor from `first` to `last`. Only for descriptors that no value of this process owns, or right
 /// before the process image is replaced.
 pub(crate) fn close_range(first: RawFd, last: RawFd) -> nix::Result<()> {
@@ -32,13 +28,6 @@ pub(crate) fn close_range(first: RawFd, last: RawFd) -> nix::Result<()> {
     // that executes or ends next, so no owner closes a number that was given out again.
     let result = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
     Errno::result(result).map(drop)
-}
-
-/// Duplicates `fd` to the lowest free number from `at` on, open across execve.
-pub(crate) fn duplicate_for_exec(fd: BorrowedFd<'_>, at: RawFd) -> nix::Result<RawFd> {
-    // SAFETY: F_DUPFD takes an integer; the borrowed descriptor is open for the length of the call.
-    let result = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD, at) };
-    Errno::result(result)
 }
 
 /// Makes the terminal the controlling one of the calling session leader.
@@ -51,16 +40,10 @@ pub(crate) fn control(terminal: BorrowedFd<'_>) -> nix::Result<()> {
 /// The file capabilities of an open file as stored, or `None` where it has none.
 pub(crate) fn file_capabilities(file: BorrowedFd<'_>) -> nix::Result<Option<Vec<u8>>> {
     let mut value = vec![0u8; 64];
+    let (fd, name) = (file.as_raw_fd(), c"security.capability".as_ptr());
     // SAFETY: the name is a C string, and the kernel writes at most the given length into `value`.
-    let result = unsafe {
-        libc::fgetxattr(
-            file.as_raw_fd(),
-            c"security.capability".as_ptr(),
-            value.as_mut_ptr().cast(),
-            value.len(),
-        )
-    };
-    match Errno::result(result) {
+    let read = unsafe { libc::fgetxattr(fd, name, value.as_mut_ptr().cast(), value.len()) };
+    match Errno::result(read) {
         Ok(length) => {
             value.truncate(usize::try_from(length).unwrap_or(0));
             Ok(Some(value))
@@ -68,11 +51,4 @@ pub(crate) fn file_capabilities(file: BorrowedFd<'_>) -> nix::Result<Option<Vec<
         Err(Errno::ENODATA | Errno::EOPNOTSUPP) => Ok(None),
         Err(errno) => Err(errno),
     }
-}
-
-/// Lets a successful execve close descriptor number `fd`.
-pub(crate) fn close_on_exec(fd: RawFd) -> nix::Result<()> {
-    // SAFETY: F_SETFD takes an integer and changes nothing but the flag.
-    let result = unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
-    Errno::result(result).map(drop)
 }

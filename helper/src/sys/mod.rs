@@ -6,5 +6,4 @@ pub(crate) mod landlock;
 pub(crate) mod mount;
 pub(crate) mod net;
 pub(crate) mod process;
-pub(crate) mod rights;
 pub(crate) mod socket;

@@ -5,7 +5,7 @@ use nix::errno::Errno;
 use nix::sched::CloneFlags;
 use nix::sys::signal::{SigHandler, Signal};
 use nix::unistd::Pid;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::null_mut;
 
 /// A child that was made by [`clone`].
@@ -23,18 +23,12 @@ pub(crate) struct Child {
 pub(crate) fn clone(namespaces: CloneFlags) -> nix::Result<Option<Child>> {
     let mut pidfd: RawFd = -1;
     let flags = namespaces.bits() | libc::CLONE_PIDFD | libc::SIGCHLD;
+    let none = null_mut::<libc::c_void>();
     // SAFETY: without CLONE_VM and with no stack this is fork(2): the child goes on with a copy of the memory. The
     // process has one thread, so no lock is held by anybody else at that moment. The kernel writes the descriptor
     // through the third argument, which outlives the call.
     let result = unsafe {
-        libc::syscall(
-            libc::SYS_clone,
-            i64::from(flags),
-            null_mut::<libc::c_void>(),
-            &raw mut pidfd,
-            null_mut::<libc::c_void>(),
-            null_mut::<libc::c_void>(),
-        )
+        libc::syscall(libc::SYS_clone, i64::from(flags), none, &raw mut pidfd, none, none)
     };
     match Errno::result(result)? {
         0 => Ok(None),
@@ -48,17 +42,10 @@ pub(crate) fn clone(namespaces: CloneFlags) -> nix::Result<Option<Child>> {
 }
 
 /// Sends a signal to the process behind a pidfd; nothing if it has ended.
-pub(crate) fn signal(pidfd: BorrowedFd<'_>, signal: Signal) -> nix::Result<()> {
+pub(crate) fn signal(pidfd: &OwnedFd, signal: Signal) -> nix::Result<()> {
+    let (fd, number, info) = (pidfd.as_raw_fd(), signal as i32, null_mut::<libc::siginfo_t>());
     // SAFETY: no siginfo is passed, so there is no pointer to get wrong.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_pidfd_send_signal,
-            pidfd.as_raw_fd(),
-            i64::from(signal as i32),
-            null_mut::<libc::siginfo_t>(),
-            0,
-        )
-    };
+    let result = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, number, info, 0) };
     match Errno::result(result) {
         Ok(_) | Err(Errno::ESRCH) => Ok(()),
         Err(errno) => Err(errno),
@@ -101,6 +88,16 @@ pub(crate) fn leave(code: u8) -> ! {
 pub(crate) fn clear_environment() -> nix::Result<()> {
     // SAFETY: one thread, so nobody reads the environment meanwhile.
     if unsafe { libc::clearenv() } == 0 { Ok(()) } else { Err(Errno::ENOMEM) }
+}
+
+/// prctl(2) with one number, for options that take no pointer.
+pub(crate) fn prctl(option: i32, value: u64) -> nix::Result<()> {
+    let plain = [libc::PR_CAPBSET_DROP, libc::PR_SET_SECUREBITS].contains(&option);
+    if !plain {
+        return Err(Errno::EINVAL);
+    }
+    // SAFETY: neither of these options takes a pointer; the unused arguments are 0 as they must be.
+    Errno::result(unsafe { libc::prctl(option, value, 0u64, 0u64, 0u64) }).map(drop)
 }
 
 /// Fresh random bytes.
