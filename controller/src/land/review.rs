@@ -5,7 +5,7 @@ use super::changeset::Change;
 use super::digest::digest;
 use super::kind::Durability;
 use super::layer::{LayerView, policy_of, project_of};
-use super::patch::{Figures, PatchWriter, figures};
+use super::patch::{Coverage, Figures, PatchWriter, figures, obstructed};
 use super::select::Selection;
 use super::{check_present, tree};
 use crate::error::{Context, Failure, Kind, Result};
@@ -13,7 +13,9 @@ use crate::session::model::ChangeCounts;
 use crate::session::store::Session;
 use landbox_shared::digest::Digest;
 use landbox_shared::id::LayerId;
+use landbox_shared::path::RelPath;
 use landbox_shared::policy::LayerKind;
+use std::collections::HashSet;
 use std::io::Write;
 
 /// One layer of a session, scanned for review.
@@ -100,6 +102,7 @@ impl Review {
         let covered = set.changes.iter().filter(|c| self.selection.covers(c));
         let changes: Vec<&Change> = covered.collect();
         let mut all = Vec::with_capacity(changes.len());
+        let obstructed = self.obstructed();
         for change in &changes {
             card.groups.count(change.group);
             // Build output can be large, and nobody reviews it line by line.
@@ -108,6 +111,9 @@ impl Review {
                 continue;
             }
             let figures = match &mut patch {
+                _ if obstructed.contains(&change.path) => {
+                    Figures { coverage: Coverage::NotEmptied, ..figures(change, &self.view)? }
+                }
                 Some(patch) if change.landable => patch.add(change, &self.view)?,
                 Some(_) | None => figures(change, &self.view)?,
             };
@@ -123,6 +129,12 @@ impl Review {
         Ok(card)
     }
 
+    /// Changes that git could not make of the patch.
+    fn obstructed(&self) -> HashSet<RelPath> {
+        let lands = |c: &Change| c.landable && self.selection.holds(c);
+        obstructed(&self.view.changeset.changes, lands)
+    }
+
     #[cfg(test)]
     pub(crate) fn forget(&mut self, path: &str) {
         self.view.changeset.changes.retain(|c| c.path.as_bytes() != path.as_bytes());
@@ -131,7 +143,9 @@ impl Review {
     /// Writes the selection's landable changes as a patch.
     pub fn write_patch(&self, out: impl Write) -> Result<()> {
         let mut patch = PatchWriter::new(out);
-        for change in self.selected().filter(|c| c.landable) {
+        let obstructed = self.obstructed();
+        let sayable = |c: &&Change| c.landable && !obstructed.contains(&c.path);
+        for change in self.selected().filter(sayable) {
             patch.add(change, &self.view)?;
         }
         patch.finish()

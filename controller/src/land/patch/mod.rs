@@ -6,11 +6,13 @@ mod blob;
 mod entry;
 mod lines;
 mod name;
+mod obstruct;
 #[cfg(test)]
 mod tests;
 mod text;
 
 pub use name::git_accepts;
+pub use obstruct::obstructed;
 
 use super::changeset::{Base, Bodies, Change, Node, OldBytes};
 use crate::error::{Context, Result};
@@ -52,6 +54,8 @@ pub enum Coverage {
     NotName,
     /// None of it: folders and special files are not git's.
     NotType,
+    /// None of it: the folder it replaces holds what a patch cannot take away.
+    NotEmptied,
     /// None of it: what was there is not known, or what is there cannot be read.
     NotKnown,
 }
@@ -60,7 +64,7 @@ impl Coverage {
     fn writes(self) -> bool {
         match self {
             Self::Whole | Self::NotMode | Self::NotFolder => true,
-            Self::NotName | Self::NotType | Self::NotKnown => false,
+            Self::NotName | Self::NotType | Self::NotEmptied | Self::NotKnown => false,
         }
     }
 }
@@ -158,7 +162,11 @@ fn walk(change: &Change, bodies: &dyn Bodies, out: Option<&mut dyn Write>) -> Re
     match coverage {
         Coverage::NotKnown => return Ok(plain(coverage, None)),
         Coverage::NotType => return Ok(plain(coverage, Some(0))),
-        Coverage::Whole | Coverage::NotMode | Coverage::NotFolder | Coverage::NotName => {}
+        Coverage::Whole
+        | Coverage::NotMode
+        | Coverage::NotFolder
+        | Coverage::NotName
+        | Coverage::NotEmptied => {}
     }
     // Names that git refuses have figures but no place in the patch.
     let mut out = out.filter(|_| coverage.writes());

@@ -6,9 +6,9 @@ fn is_plain(byte: u8) -> bool {
 }
 
 /// Appends `prefix` and `name` as git writes them with `core.quotePath=true`: as they are, or in C quotes with octal
-/// escapes.
+/// escapes. A folder whose name ends in a space is quoted, too: git takes that space for the end of the name.
 pub(super) fn push_quoted(out: &mut Vec<u8>, prefix: &[u8], name: &[u8]) {
-    if name.iter().copied().all(is_plain) {
+    if name.iter().copied().all(is_plain) && !name.windows(2).any(|pair| pair == b" /") {
         out.extend_from_slice(prefix);
         out.extend_from_slice(name);
         return;
@@ -108,6 +108,7 @@ mod tests {
         assert_eq!(quoted(b"\x07\x08\t\n\x0b\x0c\r\x01\x7f"), r#""a/\a\b\t\n\v\f\r\001\177""#);
         assert_eq!(quoted("é".as_bytes()), r#""a/\303\251""#);
         assert_eq!(quoted(b"\xff"), r#""a/\377""#);
+        assert_eq!(quoted(b"end /x"), r#""a/end /x""#);
     }
 
     #[test]

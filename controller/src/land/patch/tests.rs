@@ -296,7 +296,7 @@ fn binary_content_applies_both_ways() {
 
 #[test]
 fn names_that_need_quoting_apply() {
-    let names: [&[u8]; 16] = [
+    let names: [&[u8]; 17] = [
         b"sp ace.txt",
         b"tab\tname",
         b"nl\nname",
@@ -308,6 +308,7 @@ fn names_that_need_quoting_apply() {
         b" lead",
         b"a b/b",
         b"trail ",
+        b"end /x",
         b"x b/x",
         b"back\\slash",
         b"\x7f\x1b[2J",
