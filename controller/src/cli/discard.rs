@@ -3,7 +3,13 @@
 use super::Invocation;
 use super::land::{Opened, open};
 use crate::error::{Failure, Kind, Result};
+use crate::host;
+use crate::land::apply;
+use crate::session::document::{Document, Findings};
+use crate::session::store::{StateDir, show};
 use clap::Args;
+use landbox_shared::id::SessionId;
+use std::path::Path;
 
 #[derive(Debug, Args)]
 pub(super) struct DiscardArgs {
@@ -16,6 +22,10 @@ pub(super) struct DiscardArgs {
 }
 
 pub(super) fn discard(call: &Invocation, args: DiscardArgs) -> Result<u8> {
+    let state = StateDir::open(&StateDir::locate(&host::home()?))?;
+    if let Some((id, dir)) = state.broken(&args.id) {
+        return discard_broken(call, &state, &id, &dir, args.yes);
+    }
     let Opened { state, session } = open(call, Some(&args.id))?;
     let id = &session.snapshot.id;
     if session.is_running()? {
@@ -31,19 +41,59 @@ pub(super) fn discard(call: &Invocation, args: DiscardArgs) -> Result<u8> {
             }
             Some(_) | None => format!("Throw away session {id} of {project} for good?"),
         };
-        match call.ui.confirm(&question) {
-            Some(true) => {}
-            Some(false) => {
-                call.ui.status("Nothing was thrown away.");
-                return Ok(0);
-            }
-            None => {
-                return Err(Failure::new(Kind::Usage, "there is no terminal to ask on")
-                    .hint(format!("landbox discard {id} --yes")));
-            }
+        if !sure(call, id, &question)? {
+            return Ok(0);
         }
     }
     crate::land::discard::discard(&state, id)?;
     call.ui.status(format!("Discarded session {id}."));
+    if call.ui.json {
+        let findings = Findings::default();
+        call.ui.document(&Document::new(&state.load(id)?, &findings))?;
+    }
     Ok(0)
+}
+
+/// A session that can't be read is removed whole: nothing of it can be shown or kept on record.
+fn discard_broken(
+    call: &Invocation,
+    state: &StateDir,
+    id: &SessionId,
+    dir: &Path,
+    yes: bool,
+) -> Result<u8> {
+    let dir_shown = show(dir);
+    let question =
+        format!("Session {id} can't be read. Remove {dir_shown} with all that it wrote for good?");
+    if !yes && !sure(call, id, &question)? {
+        return Ok(0);
+    }
+    // What a landing that broke off took from the project lies in the session's folder.
+    for note in apply::recover_all(state)? {
+        call.ui.warning(note);
+    }
+    if let Some(kept) = apply::kept(dir) {
+        let message = format!("{} keeps files of the project", show(&kept));
+        return Err(Failure::new(Kind::Refused, message)
+            .hint("put them back or remove them, then discard the session"));
+    }
+    state.remove_broken(id, dir)?;
+    call.ui.status(format!("Removed session {id}."));
+    if call.ui.json {
+        call.ui.document(&serde_json::json!({ "id": id, "removed": true }))?;
+    }
+    Ok(0)
+}
+
+/// Asks; where nobody can be asked, that is an error.
+fn sure(call: &Invocation, id: &SessionId, question: &str) -> Result<bool> {
+    match call.ui.confirm(question) {
+        Some(true) => Ok(true),
+        Some(false) => {
+            call.ui.status("Nothing was thrown away.");
+            Ok(false)
+        }
+        None => Err(Failure::new(Kind::Usage, "there is no terminal to ask on")
+            .hint(format!("landbox discard {id} --yes"))),
+    }
 }

@@ -3,6 +3,7 @@
 use super::{Invocation, show};
 use crate::error::{Context, Result};
 use crate::host;
+use crate::land::apply;
 use crate::overlay::remove::{disk_usage, remove_tree};
 use crate::session::store::{Session, StateDir, show as show_path};
 use clap::Args;
@@ -94,7 +95,28 @@ pub(super) fn gc(call: &Invocation, args: GcArgs) -> Result<u8> {
                 report.kept += 1;
                 continue;
             };
-            state.remove(&session)?;
+            // What a landing that broke off took from the project lies in the session's folder.
+            let project = &session.snapshot.policy.project;
+            let put_back = apply::recover(&state, project).map(|note| {
+                note.into_iter().for_each(|note| call.ui.warning(note));
+                apply::kept(&session.dir)
+            });
+            match put_back {
+                Ok(None) => state.remove(&session)?,
+                Ok(Some(path)) => {
+                    let path = show_path(&path);
+                    call.ui.warning(format!(
+                        "{id} stays: {path} keeps files of the project; put them back or remove them"
+                    ));
+                    report.kept += 1;
+                    continue;
+                }
+                Err(failure) => {
+                    call.ui.warning(format!("{id} stays: {failure}"));
+                    report.kept += 1;
+                    continue;
+                }
+            }
         }
         report.removed.push(Removal { id, name: session.snapshot.name.clone(), reason, bytes });
     }

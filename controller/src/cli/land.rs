@@ -77,7 +77,14 @@ pub(super) fn land(call: &Invocation, args: LandArgs) -> Result<u8> {
         return Err(Failure::new(Kind::Nothing, format!("session {id} has nothing to land")));
     }
     if let Some(file) = &args.patch {
+        if call.ui.json && file == Path::new("-") {
+            return Err(Failure::new(Kind::Usage, "--json and --patch - both want stdout")
+                .hint("give --patch a file"));
+        }
         write_patch(call, &review, file)?;
+        if call.ui.json {
+            call.ui.document(&review.card(&session)?)?;
+        }
         return Ok(0);
     }
     if args.apply && review.is_live() {

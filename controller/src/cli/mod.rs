@@ -101,6 +101,18 @@ fn refuse_inside() -> Result<()> {
     Ok(())
 }
 
+/// What a session's command says on stdout is its own.
+fn refuse_json(call: &Invocation) -> Result<()> {
+    if call.ui.json {
+        return Err(Failure::new(
+            Kind::Usage,
+            "stdout belongs to the command, so --json can't be had",
+        )
+        .hint("--report FILE writes the session's document at exit"));
+    }
+    Ok(())
+}
+
 /// Whether the first word that is neither a flag nor a flag's value is `run` or `resume`.
 fn names_a_run(mut words: impl Iterator<Item = std::ffi::OsString>) -> bool {
     while let Some(word) = words.next() {
@@ -113,14 +125,34 @@ fn names_a_run(mut words: impl Iterator<Item = std::ffi::OsString>) -> bool {
     false
 }
 
+/// Whether `--json` was typed, before any `--`.
+fn wants_json(words: impl Iterator<Item = std::ffi::OsString>) -> bool {
+    words.take_while(|word| word != "--").any(|word| word == "--json")
+}
+
+/// A mistake in the command line as a failure: what the parser says first is what is wrong.
+fn usage(error: &clap::Error) -> Failure {
+    let text = error.render().to_string();
+    let mut parts =
+        text.split("\n\n").map(|part| part.split_whitespace().collect::<Vec<_>>().join(" "));
+    let message = parts.next().unwrap_or_default();
+    let message = message.strip_prefix("error: ").unwrap_or(&message).to_owned();
+    let failure = Failure::new(Kind::Usage, message);
+    parts.filter(|part| !part.is_empty()).fold(failure, Failure::hint)
+}
+
 /// Runs the command that was typed and gives its exit code.
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
             // 125 where Landbox itself failed on the way to a CLI; clap prints help and version through here too.
-            let _ = error.print();
             let runs = names_a_run(std::env::args_os().skip(1));
+            if error.use_stderr() && wants_json(std::env::args_os().skip(1)) {
+                Ui::new(true, false, false, ColorChoice::Never).failure(&usage(&error));
+            } else {
+                let _ = error.print();
+            }
             return ExitCode::from(if !error.use_stderr() {
                 0
             } else if runs {
@@ -147,8 +179,14 @@ pub fn main() -> ExitCode {
 fn dispatch(call: &Invocation, command: Command) -> (Result<u8>, Option<u8>) {
     let outside = refuse_inside();
     match command {
-        Command::Run(args) => (outside.and_then(|()| run::run(call, args)), Some(125)),
-        Command::Resume(args) => (outside.and_then(|()| resume::resume(call, args)), Some(125)),
+        Command::Run(args) => (
+            outside.and_then(|()| refuse_json(call)).and_then(|()| run::run(call, args)),
+            Some(125),
+        ),
+        Command::Resume(args) => {
+            let ready = outside.and_then(|()| refuse_json(call));
+            (ready.and_then(|()| resume::resume(call, args)), Some(125))
+        }
         Command::Ls(args) => (outside.and_then(|()| ls::ls(call, args)), None),
         Command::Show(args) => (outside.and_then(|()| show::show(call, args)), None),
         Command::Diff(args) => (outside.and_then(|()| diff::diff(call, args)), None),

@@ -4,12 +4,13 @@ use super::start::Starter;
 use super::{Invocation, run, show};
 use crate::error::{Failure, Kind, Result};
 use crate::host::{Facts, Fuse, UpperSupport};
-use crate::session::store::{Session, StateDir};
+use crate::session::store::{Attendance, Session, StateDir, show as show_path};
 use clap::Args;
 use landbox_shared::bytes;
 use landbox_shared::policy::Backend;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
+use std::time::{Duration, Instant};
 
 #[derive(Debug, Args)]
 pub(super) struct ResumeArgs {
@@ -28,15 +29,14 @@ pub(super) fn resume(call: &Invocation, args: ResumeArgs) -> Result<u8> {
     let facts = Facts::gather()?;
     let state = StateDir::open(facts.state_dir.as_path())?;
     let mut session = state.find(Some(&args.id), None)?;
+    run::put_right(call, &state, &session.snapshot.policy.project)?;
     let starter = Starter::new(call, facts, state)?;
     // Held until the end: the session is neither landed, removed nor resumed a second time meanwhile.
-    let Some(_attendance) = session.attend()? else { return Err(running(&session)) };
-    if session.try_lock()?.is_none() {
-        return Err(running(&session));
-    }
+    let _attendance = attend(&session)?;
     // What another command did before the session was ours counts.
     session = starter.state.load(&session.snapshot.id)?;
     refuse_closed(&session)?;
+    refuse_emptied(&session)?;
     same_backends(&session, &starter.facts)?;
     let command = if args.command.is_empty() { frozen_command(&session)? } else { args.command };
     // While nothing is mounted: what is found clean now has its base recorded before the epochs move on.
@@ -50,6 +50,40 @@ pub(super) fn resume(call: &Invocation, args: ResumeArgs) -> Result<u8> {
             recorded.and(told)
         }
     }
+}
+
+/// Takes the session. A command that only looks holds its locks for a moment, so one look is not enough.
+fn attend(session: &Session) -> Result<Attendance> {
+    let until = Instant::now() + Duration::from_millis(200);
+    loop {
+        if let Some(attendance) = session.attend()?
+            && session.try_lock()?.is_some()
+        {
+            return Ok(attendance);
+        }
+        if Instant::now() > until {
+            return Err(running(session));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A layer that is gone is not the same as one in which nothing was written.
+fn refuse_emptied(session: &Session) -> Result<()> {
+    if session.state.launches.iter().all(|launch| launch.boundary.is_none()) {
+        return Ok(());
+    }
+    let layers = session.snapshot.policy.layers.iter().map(|l| (l, session.upper(&l.id)));
+    for (layer, upper) in layers {
+        if !std::fs::symlink_metadata(&upper).is_ok_and(|meta| meta.is_dir()) {
+            let id = &session.snapshot.id;
+            let message =
+                format!("layer {} of session {id} is missing: {}", layer.id, show_path(&upper));
+            return Err(Failure::new(Kind::Failed, message)
+                .hint(format!("put it back, or throw the session away: landbox discard {id}")));
+        }
+    }
+    Ok(())
 }
 
 fn running(session: &Session) -> Failure {

@@ -6,6 +6,7 @@ use super::{Invocation, bare, show};
 use crate::config::{self, Config, OverlayChoice};
 use crate::error::{Failure, Kind, Result};
 use crate::host::{self, Facts, Fuse};
+use crate::land::apply;
 use crate::launch::Refusal;
 use crate::policy::{self, Flags, Resolved};
 use crate::session::model::{MODEL_VERSION, Snapshot};
@@ -76,6 +77,7 @@ pub(super) fn run(call: &Invocation, args: RunArgs) -> Result<u8> {
         return bare::run(call, &config, &flags, &facts, &state, args.name, args.report.as_deref());
     }
     let Resolved { policy, warnings } = policy::resolve(&config, &flags, &facts, env)?;
+    put_right(call, &state, &policy.project)?;
     let auto = is_auto(&config, &flags);
     let starter = Starter::new(call, facts, state)?;
     for warning in &warnings {
@@ -107,6 +109,14 @@ pub(super) fn run(call: &Invocation, args: RunArgs) -> Result<u8> {
             None => return tell(call, unstarted, &config.command),
         }
     }
+}
+
+/// Undoes a landing on the project that broke off: a session must not see one half of it.
+pub(super) fn put_right(call: &Invocation, state: &StateDir, project: &AbsPath) -> Result<()> {
+    if let Some(note) = apply::recover(state, project)? {
+        call.ui.warning(note);
+    }
+    Ok(())
 }
 
 /// Prints why nothing started; gives the exit code.
@@ -193,6 +203,10 @@ pub(super) fn create(state: &StateDir, snapshot: Snapshot) -> Result<(Session, A
 /// Refuses a name that an un-landed session has. Sessions that never got anywhere make room.
 fn refuse_taken(state: &StateDir, name: &str) -> Result<()> {
     let listing = state.sessions()?;
+    if listing.sessions.iter().any(|s| s.snapshot.id.as_str() == name) {
+        return Err(Failure::new(Kind::Refused, format!("{name} is the id of another session"))
+            .hint("choose another --name"));
+    }
     let named = listing.sessions.iter().filter(|s| s.snapshot.name.as_deref() == Some(name));
     for session in named {
         let id = &session.snapshot.id;

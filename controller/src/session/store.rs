@@ -147,12 +147,24 @@ impl StateDir {
     /// Reads one session. A snapshot whose policy does not fit its digest is refused.
     pub fn load(&self, id: &SessionId) -> Result<Session> {
         let dir = self.sessions_dir().join(id.as_str());
+        Self::read(id, &dir).map_err(|failure| {
+            let layers = show(&dir.join("layers"));
+            failure
+                .hint(format!("what it wrote is kept in {layers}, as the overlay left it"))
+                .hint(format!("landbox discard {id} removes all of it"))
+        })
+    }
+
+    fn read(id: &SessionId, dir: &Path) -> Result<Session> {
         let snapshot: Snapshot = read_json(&dir.join("snapshot.json"))?;
         let state: State = read_json(&dir.join("state.json"))?;
-        let refuse = |why: &str| {
-            Err(Failure::new(Kind::Refused, format!("session {id}: {why}"))
-                .hint(format!("look at {}; landbox discard {id} removes it", show(&dir))))
-        };
+        let refuse = |why: &str| Err(Failure::new(Kind::Refused, format!("session {id}: {why}")));
+        for lock in ["controller", "lock"] {
+            // Without it nobody could tell whether the session runs.
+            if !std::fs::symlink_metadata(dir.join(lock)).is_ok_and(|meta| meta.is_file()) {
+                return refuse(&format!("its file {lock} is missing"));
+            }
+        }
         if snapshot.version != MODEL_VERSION || state.version != MODEL_VERSION {
             return refuse("it was made by another version of landbox");
         }
@@ -163,7 +175,7 @@ impl StateDir {
             Ok(digest) if digest == snapshot.policy_digest => {}
             _ => return refuse("its snapshot was changed after it was frozen"),
         }
-        Ok(Session { dir, snapshot, state })
+        Ok(Session { dir: dir.to_owned(), snapshot, state })
     }
 
     /// Finds the session meant by `selector`: exact id, else exact name (the newest of that name that is not discarded,
@@ -210,6 +222,31 @@ impl StateDir {
             _ => Err(Failure::new(Kind::Usage, format!("there is no session {shown}"))
                 .hint("landbox ls lists every session")),
         }
+    }
+
+    /// The folder of a session that can't be read, if `selector` is its exact id.
+    pub fn broken(&self, selector: &str) -> Option<(SessionId, PathBuf)> {
+        let id = SessionId::new(selector)?;
+        let dir = self.sessions_dir().join(id.as_str());
+        let is_dir = std::fs::symlink_metadata(&dir).is_ok_and(|meta| meta.is_dir());
+        (is_dir && self.load(&id).is_err()).then_some((id, dir))
+    }
+
+    /// Removes the folder of a session that can't be read, if its locks prove that it does not run.
+    pub fn remove_broken(&self, id: &SessionId, dir: &Path) -> Result<()> {
+        let by_hand = || format!("chmod -R u+rwX {0} && rm -r {0} removes it by hand", show(dir));
+        let lock = |name: &str| -> Result<OwnedFd> {
+            let found = lock_file(&dir.join(name)).map_err(|failure| {
+                let why = "nothing proves that the session does not run";
+                Failure::new(Kind::Refused, format!("{why}: {failure}")).hint(by_hand())
+            })?;
+            found.ok_or_else(|| {
+                Failure::new(Kind::Refused, format!("session {id} is still running"))
+                    .hint("end it first")
+            })
+        };
+        let _held = (lock("controller")?, lock("lock")?);
+        self.remove_folder(id, dir)
     }
 
     /// Makes the folder of a new session: snapshot, state and lock. Nothing is left behind on failure.
@@ -270,10 +307,14 @@ impl StateDir {
 
     /// Removes a session's folder. The caller holds its lock, or made it and never started it.
     pub fn remove(&self, session: &Session) -> Result<()> {
-        let what = || format!("can't remove {}", show(&session.dir));
+        self.remove_folder(&session.snapshot.id, &session.dir)
+    }
+
+    fn remove_folder(&self, id: &SessionId, dir: &Path) -> Result<()> {
+        let what = || format!("can't remove {}", show(dir));
         // Out of sight in one step: a removal that is cut short leaves no half session, only something to sweep.
-        let gone = self.sessions_dir().join(format!(".gone-{}", session.snapshot.id));
-        std::fs::rename(&session.dir, &gone).context(what)?;
+        let gone = self.sessions_dir().join(format!(".gone-{id}"));
+        std::fs::rename(dir, &gone).context(what)?;
         crate::overlay::remove::remove_tree(&gone).context(what)
     }
 

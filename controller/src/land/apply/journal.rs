@@ -76,6 +76,29 @@ impl ProjectLock {
         }
     }
 
+    /// The projects on which a landing broke off.
+    pub(super) fn pending(state: &StateDir) -> Result<Vec<AbsPath>> {
+        let dir = state.root().join("landings");
+        let what = || format!("can't list {}", show(&dir));
+        let entries = match std::fs::read_dir(&dir) {
+            Ok(entries) => entries,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(e) => return Err(e).context(what),
+        };
+        let mut found = Vec::new();
+        for entry in entries {
+            let path = entry.context(what)?.path();
+            if path.extension().is_some_and(|end| end == "json") {
+                let bytes =
+                    std::fs::read(&path).context(|| format!("can't read {}", show(&path)))?;
+                let journal: Journal = serde_json::from_slice(&bytes)
+                    .map_err(|_| broken(&path, "can't be understood"))?;
+                found.push(journal.project);
+            }
+        }
+        Ok(found)
+    }
+
     fn path(&self) -> PathBuf {
         self.dir.join(format!("{}.json", self.key))
     }
@@ -103,13 +126,7 @@ impl ProjectLock {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(e).context(|| format!("can't read {}", show(&path))),
         };
-        let broken = |why: &str| {
-            Failure::new(
-                Kind::Failed,
-                format!("a landing broke off, and its journal {} {why}", show(&path)),
-            )
-            .hint("look at the project and the journal by hand, then remove the journal")
-        };
+        let broken = |why: &str| broken(&path, why);
         let journal: Journal =
             serde_json::from_slice(&bytes).map_err(|_| broken("can't be understood"))?;
         if journal.version != VERSION {
@@ -182,7 +199,7 @@ impl Journal {
         }
         // Out of the way of the next landing, and never removed by one.
         let kept = (1..)
-            .map(|n| path.with_file_name(format!("landbox-kept-{}-{n}", self.session)))
+            .map(|n| path.with_file_name(format!("{KEPT}{}-{n}", self.session)))
             .find(|p| !p.exists())
             .unwrap_or(path.clone());
         std::fs::rename(&path, &kept).context(|| format!("can't rename {}", show(&path)))?;
@@ -197,6 +214,15 @@ impl Journal {
         )))
     }
 }
+
+fn broken(path: &Path, why: &str) -> Failure {
+    let message = format!("a landing broke off, and its journal {} {why}", show(path));
+    Failure::new(Kind::Failed, message)
+        .hint("look at the project and the journal by hand, then remove the journal")
+}
+
+/// How the folder is named that keeps what an undone landing could not put back.
+pub(super) const KEPT: &str = "landbox-kept-";
 
 /// Removes what a landing that happened, or was undone, leaves over.
 pub(super) fn tidy(journal: &Journal) -> Result<()> {

@@ -27,6 +27,7 @@ use landbox_shared::id::SessionId;
 use landbox_shared::path::{AbsPath, RelPath};
 use stage::Stage;
 use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How long a lock that others hold for a moment is waited for.
@@ -57,6 +58,23 @@ pub fn recover(state: &StateDir, project: &AbsPath) -> Result<Option<String>> {
         }
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// Undoes every landing that broke off, whatever project it was on.
+pub fn recover_all(state: &StateDir) -> Result<Vec<String>> {
+    let mut notes = Vec::new();
+    for project in ProjectLock::pending(state)? {
+        notes.extend(recover(state, &project)?);
+    }
+    Ok(notes)
+}
+
+/// What an undone landing could not put back, where it lies in the session's folder: the owner's own files.
+pub fn kept(session_dir: &Path) -> Option<PathBuf> {
+    let mut entries = std::fs::read_dir(session_dir).ok()?.filter_map(|entry| entry.ok());
+    let is_kept =
+        |name: &std::ffi::OsStr| name.as_encoded_bytes().starts_with(journal::KEPT.as_bytes());
+    entries.find(|entry| is_kept(&entry.file_name())).map(|entry| entry.path())
 }
 
 /// Lands what `selection` holds of the session's project layer, if its digest is `shown`.

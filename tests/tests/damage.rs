@@ -1,0 +1,159 @@
+//! State that was damaged, cut short or removed by hand: clear refusals, nothing else spoilt, nothing lost.
+#![allow(clippy::unwrap_used)] // tests
+
+use landbox_tests::world::World;
+use landbox_tests::{Place, worlds};
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Makes a session of that name that changed one file; gives its folder.
+fn changed(place: &Place, name: &str) -> PathBuf {
+    let script = "echo by the session >> README.md";
+    place.session(["--name", name], ["sh", "-c", script]).output().ok();
+    let id = place.json(["show", name])["id"].as_str().unwrap().to_owned();
+    place.state().join("sessions").join(id)
+}
+
+fn id_of(session: &Path) -> &str {
+    session.file_name().unwrap().to_str().unwrap()
+}
+
+/// Every file below `dir` with its content and every folder, sorted.
+fn content(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() && !path.is_symlink() {
+            found.extend(content(&path));
+            found.push((path, Vec::new()));
+        } else {
+            let bytes = fs::read(&path).unwrap_or_default();
+            found.push((path, bytes));
+        }
+    }
+    found.sort();
+    found
+}
+
+fn refused(place: &Place, args: &[&str], code: i32, why: &str) -> String {
+    let errors = place.landbox(args).output().expect(code).errors();
+    assert!(errors.contains(why) && errors.contains("hint: "), "{args:?}: {errors}");
+    errors
+}
+
+#[test]
+fn a_session_that_cannot_be_read_is_named_spoils_no_other_and_goes_only_when_told() {
+    let place = Place::new(World::USUAL);
+    let broken = changed(&place, "broken");
+    changed(&place, "whole");
+    fs::write(broken.join("state.json"), "{\n  \"version\": 1,").unwrap();
+    let id = id_of(&broken);
+    for command in ["show", "diff", "land"] {
+        refused(&place, &[command, id], 1, "state.json");
+    }
+    refused(&place, &["resume", id, "--", "true"], 125, "state.json");
+    let list = place.landbox(["ls"]).output().ok();
+    assert!(list.text().contains("whole") && list.errors().contains(id), "{}", list.errors());
+    for args in [&["gc"][..], &["gc", "--expired"]] {
+        place.landbox(args).output().ok();
+        assert!(broken.join("layers/project/upper/README.md").exists());
+    }
+    refused(&place, &["discard", id], 2, "no terminal");
+    place.landbox(["discard", id, "--yes"]).output().ok();
+    assert!(!broken.exists());
+    place.landbox(["land", "whole", "--apply", "--yes"]).output().ok();
+}
+
+#[test]
+fn a_session_without_a_lock_is_never_removed_and_spoils_no_list() {
+    for lock in ["lock", "controller"] {
+        let place = Place::new(World::USUAL);
+        let broken = changed(&place, "broken");
+        changed(&place, "whole");
+        fs::remove_file(broken.join(lock)).unwrap();
+        assert!(place.landbox(["ls"]).output().ok().text().contains("whole"));
+        place.landbox(["gc", "--expired"]).output().ok();
+        refused(&place, &["land", id_of(&broken), "--apply", "--yes"], 6, "is missing");
+        refused(&place, &["discard", id_of(&broken), "--yes"], 6, "nothing proves");
+        assert!(broken.join("layers/project/upper/README.md").exists());
+    }
+}
+
+#[test]
+fn a_session_whose_layer_is_gone_is_not_resumed_as_if_it_were_empty() {
+    let place = Place::new(World::USUAL);
+    let session = changed(&place, "s");
+    fs::rename(session.join("layers/project/upper"), session.join("elsewhere")).unwrap();
+    refused(&place, &["resume", "s", "--", "true"], 125, "is missing");
+    fs::rename(session.join("elsewhere"), session.join("layers/project/upper")).unwrap();
+    place.landbox(["resume", "s", "--", "true"]).output().ok();
+    assert_eq!(place.changes(), [("README.md".into(), "modified".into())]);
+}
+
+#[test]
+fn a_name_that_is_the_id_of_another_session_is_refused() {
+    let place = Place::new(World::USUAL);
+    let session = changed(&place, "s");
+    refused(&place, &["run", "--name", id_of(&session), "--", "true"], 125, "is the id of");
+}
+
+#[test]
+fn nothing_starts_where_a_landing_broke_off_and_cannot_be_undone() {
+    let place = Place::new(World::USUAL);
+    changed(&place, "s");
+    place.landbox(["diff"]).output().ok();
+    let lock = fs::read_dir(place.state().join("landings")).unwrap().next().unwrap();
+    let journal = lock.unwrap().path().with_extension("json");
+    fs::write(&journal, "torn").unwrap();
+    for args in [&["run", "--", "true"][..], &["resume", "s", "--", "true"]] {
+        refused(&place, args, 125, "a landing broke off");
+    }
+    for args in [&["land", "s", "--apply", "--yes"][..], &["discard", "s", "--yes"]] {
+        refused(&place, args, 1, "a landing broke off");
+    }
+    assert_eq!(place.sessions().len(), 1);
+    fs::remove_file(journal).unwrap();
+    place.landbox(["land", "s", "--apply", "--yes"]).output().ok();
+}
+
+worlds! {
+    [user_kernel, user_fuse, root_kernel] fn a_landing_that_was_killed_is_undone_or_done_before_a_session_sees_it(world) {
+        let place = Place::new(world);
+        let files = 150;
+        for n in 0..files {
+            place.write(place.project.join(format!("d{}/{n}", n % 7)), "before\n");
+        }
+        let script = "for f in d*/*; do echo after >> $f; done; rm -r d3; echo file > d3; mkdir new; echo n > new/n";
+        place.session(["--name", "s"], ["sh", "-c", script]).output().ok();
+        place.landbox(["diff", "--stat"]).output().ok();
+        let before = content(&place.project);
+        let landings = place.state().join("landings");
+        let is_journal = |path: PathBuf| path.extension().is_some_and(|end| end == "json");
+        for pause in [0, 1, 2, 4, 8] {
+            let live = place.landbox(["land", "s", "--apply", "--yes"]).start();
+            let end = Instant::now() + Duration::from_secs(30);
+            while !fs::read_dir(&landings).unwrap().any(|e| is_journal(e.unwrap().path())) {
+                if Instant::now() > end || !Path::new(&format!("/proc/{}/fd/0", live.pid())).exists() {
+                    break;
+                }
+            }
+            std::thread::sleep(Duration::from_millis(pause));
+            let pid = rustix::process::Pid::from_raw(live.pid()).unwrap();
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+            let out = live.wait();
+            place.landbox(["resume", "s", "--", "true"]).output().ok();
+            let after = content(&place.project);
+            if after != before {
+                // All of it landed.
+                assert_eq!(place.changes(), [], "{:?}", out.status.signal());
+                assert_eq!(fs::read(place.project.join("d3")).unwrap(), b"file\n");
+                assert_eq!(fs::read(place.project.join("d4/4")).unwrap(), b"before\nafter\n");
+                return;
+            }
+        }
+        place.landbox(["land", "s", "--apply", "--yes"]).output().ok();
+        assert_eq!(place.changes(), []);
+    }
+}

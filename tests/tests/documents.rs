@@ -1,0 +1,145 @@
+//! What scripts rely on: one document a command, errors as documents, exit codes.
+#![allow(clippy::unwrap_used)] // tests
+
+use landbox_tests::Place;
+use landbox_tests::world::World;
+use serde_json::Value;
+
+/// The keys of an object, sorted.
+fn keys(value: &Value) -> Vec<String> {
+    let mut keys: Vec<_> = value.as_object().unwrap().keys().cloned().collect();
+    keys.sort();
+    keys
+}
+
+fn error(place: &Place, args: &[&str], code: i32, kind: &str) -> Value {
+    let out = place.landbox(args).output().expect(code);
+    assert!(out.stdout.is_empty(), "{args:?}: {}", out.text());
+    let document: Value = serde_json::from_slice(&out.stderr)
+        .unwrap_or_else(|e| panic!("{args:?}: {e}: {}", out.errors()));
+    assert_eq!(keys(&document), ["error"]);
+    assert_eq!(keys(&document["error"]), ["hints", "kind", "message"]);
+    assert_eq!(document["error"]["kind"], kind, "{document}");
+    assert!(!document["error"]["message"].as_str().unwrap().is_empty());
+    document
+}
+
+#[test]
+fn every_error_is_a_document_where_documents_are_asked_for() {
+    let place = Place::new(World::USUAL);
+    place.session(["--name", "s"], ["sh", "-c", "echo x > new"]).output().ok();
+    let zeros = format!("sha256:{}", "0".repeat(64));
+    for (args, code, kind) in [
+        (&["land", "--json", "--bogus"][..], 2, "usage"),
+        (&["--json"], 2, "usage"),
+        (&["bogus", "--json"], 2, "usage"),
+        (&["land", "--apply", "--patch", "x", "--json"], 2, "usage"),
+        (&["show", "nothing", "--json"], 2, "usage"),
+        (&["diff", "--json", "--layer", "nothing"], 2, "usage"),
+        (&["diff", "--json", "--", "../x"], 2, "usage"),
+        (&["land", "--json", "--apply"], 2, "usage"),
+        (&["land", "--json", "--patch", "-"], 2, "usage"),
+        (&["land", "--json", "--expect", "x"], 2, "usage"),
+        (&["land", "--json", "--apply", "--expect", &zeros], 6, "refused"),
+        (&["land", "--json", "--patch", "/nowhere/x"], 1, "failed"),
+        (&["discard", "s", "--json"], 2, "usage"),
+        (&["run", "--json", "--", "true"], 125, "usage"),
+        (&["run", "--json", "--bogus", "--", "true"], 125, "usage"),
+        (&["resume", "s", "--json", "--", "true"], 125, "usage"),
+        (&["send", "--json"], 6, "refused"),
+    ] {
+        error(&place, args, code, kind);
+    }
+    place.landbox(["land", "--apply", "--yes"]).output().ok();
+    error(&place, &["land", "--json"], 4, "nothing");
+    // What follows -- is the command's.
+    let out = place.session::<&str, _>([], ["echo", "--json"]).output().ok();
+    assert_eq!(out.text(), "--json\n");
+}
+
+#[test]
+fn every_command_gives_one_document_with_every_key() {
+    const SESSION: [&str; 20] = [
+        "bot",
+        "boundary",
+        "changes",
+        "command",
+        "created_at",
+        "egress",
+        "ended_at",
+        "exit",
+        "failure",
+        "home",
+        "id",
+        "isolated",
+        "landing",
+        "layers",
+        "name",
+        "reachable_sockets",
+        "real_writes",
+        "state",
+        "workdir",
+        "",
+    ];
+    const CARD: [&str; 11] = [
+        "added",
+        "applied",
+        "changes",
+        "deleted",
+        "digest",
+        "durability",
+        "files",
+        "groups",
+        "other_layers",
+        "session",
+        "targets",
+    ];
+    const CHANGE: [&str; 22] = [
+        "added",
+        "binary",
+        "deleted",
+        "group",
+        "in_patch",
+        "kind",
+        "landable",
+        "layer",
+        "new_mode",
+        "new_size",
+        "new_target",
+        "new_type",
+        "old_mode",
+        "old_path",
+        "old_size",
+        "old_target",
+        "old_type",
+        "path",
+        "reason",
+        "risks",
+        "state",
+        "",
+    ];
+    let place = Place::new(World::USUAL);
+    place.session(["--name", "s"], ["sh", "-c", "echo x > new; exit 7"]).output().expect(7);
+    let (session, change) = (&SESSION[..19], &CHANGE[..21]);
+    let list = place.json(["ls"]);
+    assert_eq!(keys(&list), ["sessions"]);
+    assert_eq!(keys(&list["sessions"][0]), session);
+    assert_eq!(keys(&place.json(["show"])), session);
+    let card = place.json(["diff"]);
+    assert_eq!(keys(&card), CARD);
+    assert_eq!(keys(&card["changes"][0]), change);
+    assert_eq!(place.json(["land"])["applied"], false);
+    let patch = place.outside.join("x.patch");
+    assert_eq!(keys(&place.json(["land", "--patch", patch.to_str().unwrap()])), CARD);
+    let applied = place.json(["land", "--apply", "--yes"]);
+    assert_eq!(
+        (keys(&applied), &applied["applied"]),
+        (CARD.map(str::to_owned).to_vec(), &true.into())
+    );
+    assert_eq!(place.json(["diff"])["files"], 0);
+    let discarded = place.json(["discard", "s", "--yes"]);
+    assert_eq!(keys(&discarded), session);
+    assert!(discarded["landing"]["discarded_at"].is_string());
+    assert_eq!(keys(&place.json(["gc"])), ["dry_run", "kept", "leftovers", "removed"]);
+    assert_eq!(keys(&place.json(["doctor"])), ["checks", "ok"]);
+}
