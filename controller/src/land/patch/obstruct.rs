@@ -25,7 +25,7 @@ pub fn obstructed(changes: &[Change], lands: impl Fn(&Change) -> bool) -> HashSe
     let emptied: HashSet<RelPath> =
         had.iter().filter(|c| goes(c)).flat_map(|c| folders_of(&old_path(c))).collect();
     had.iter()
-        .filter(|c| !goes(c) && !(c.new.is_none() && emptied.contains(&c.path)))
+        .filter(|c| !(goes(c) || c.new.is_none() && emptied.contains(&c.path)))
         .flat_map(|c| folders_of(&old_path(c)))
         .filter(|folder| replaced.contains(folder))
         .collect()
