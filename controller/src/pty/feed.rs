@@ -37,12 +37,22 @@ pub(super) struct Feed {
     end: usize,
     ended: bool,
     moved: u64,
+    commanded: bool,
 }
 
 impl Feed {
     pub(super) fn new(from: Side, to: Side) -> Self {
         let buffer = vec![0; BUFFER].into_boxed_slice();
-        Self { from, to: Some(to), buffer, start: 0, end: 0, ended: false, moved: 0 }
+        Self {
+            from,
+            to: Some(to),
+            buffer,
+            start: 0,
+            end: 0,
+            ended: false,
+            moved: 0,
+            commanded: false,
+        }
     }
 
     fn is_empty(&self) -> bool {
@@ -57,6 +67,11 @@ impl Feed {
     /// How many bytes came through, and whether the sink is being waited for.
     pub(super) fn progress(&self) -> (u64, bool) {
         (self.moved, !self.is_over() && !self.is_empty())
+    }
+
+    /// Whether anything came through that a terminal takes as a command: escape, or shift out.
+    pub(super) fn has_commanded(&self) -> bool {
+        self.commanded
     }
 
     /// The descriptor to wait for, if any: the source while there is nothing to hand on, else the sink.
@@ -86,9 +101,14 @@ impl Feed {
         // A descriptor of the caller's may block: one read is what its readiness allows.
         let once = matches!(self.from, Side::Caller(_));
         while let Some(room) = self.buffer.get_mut(self.end..).filter(|room| !room.is_empty()) {
-            match rustix::io::read(&self.from, room) {
+            match rustix::io::read(&self.from, &mut *room) {
                 Ok(0) => self.ended = true,
-                Ok(n) => self.end += n,
+                Ok(n) => {
+                    let came = room.get(..n).unwrap_or_default();
+                    self.commanded =
+                        self.commanded || came.iter().any(|b| matches!(b, 0x0e | 0x1b));
+                    self.end += n;
+                }
                 Err(Errno::INTR) => continue,
                 Err(Errno::AGAIN) => return,
                 // EIO is how a pseudo-terminal says that it has ended.

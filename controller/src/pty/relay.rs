@@ -44,6 +44,7 @@ struct Loop<'a> {
     init: OwnedFd,
     forward_keys: bool,
     lost: Option<Errno>,
+    commanded: bool,
 }
 
 /// How a session went.
@@ -96,6 +97,9 @@ pub fn relay(
     }
     drop(slave);
     state.drain();
+    if let Some(terminal) = terminal.filter(|_| state.commanded) {
+        terminal.calm();
+    }
     drop(restore);
     Ok(Relayed { end, lost: state.lost, leaving })
 }
@@ -128,7 +132,7 @@ impl<'a> Loop<'a> {
         }
         let input = Side::Caller(rustix::stdio::stdin());
         let stdin = stdin.map(|fd| Feed::new(input, Side::Ours(Arc::new(fd))));
-        let (forward_keys, lost) = (false, None);
+        let (forward_keys, lost, commanded) = (false, None, false);
         let this = Self {
             terminal,
             master,
@@ -140,6 +144,7 @@ impl<'a> Loop<'a> {
             init,
             forward_keys,
             lost,
+            commanded,
         };
         Ok((this, slave))
     }
@@ -175,7 +180,7 @@ impl Loop<'_> {
             let ended: Vec<bool> = (copies_at..fds.len()).map(ready).collect();
             drop(fds);
             advance(&mut self.keys, keys_ready);
-            advance(&mut self.screen, screen_ready);
+            self.advance_screen(screen_ready);
             advance(&mut self.stdin, stdin_ready);
             if signalled {
                 self.handle_signals();
@@ -193,6 +198,11 @@ impl Loop<'_> {
                 }
             }
         }
+    }
+
+    fn advance_screen(&mut self, ready: bool) {
+        advance(&mut self.screen, ready);
+        self.commanded |= self.screen.as_ref().is_some_and(Feed::has_commanded);
     }
 
     fn forget(&mut self, ended: &[bool]) {
@@ -273,7 +283,7 @@ impl Loop<'_> {
             let screen_ready = screen_at.is_some_and(ready);
             let ended: Vec<bool> = (copies_at..fds.len()).map(ready).collect();
             drop(fds);
-            advance(&mut self.screen, screen_ready);
+            self.advance_screen(screen_ready);
             self.screen = self.screen.take().filter(|screen| !screen.is_over());
             self.forget(&ended);
             if self.signals.take().into_iter().any(Signals::is_forwarded) {

@@ -5,12 +5,21 @@ use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io;
 use rustix::process::Signal;
-use rustix::termios::{self, InputModes, LocalModes, OptionalActions, OutputModes, Termios};
+use rustix::termios::{
+    self, InputModes, LocalModes, OptionalActions, OutputModes, QueueSelector, Termios,
+};
 use std::sync::{Arc, Mutex, Once};
 
 /// What to put back, for every way this process may end (a panic aborts in release builds, so that no destructor runs).
 static SAVED: Mutex<Option<Termios>> = Mutex::new(None);
 static HOOK: Once = Once::new();
+
+/// An escape sequence without an end would swallow what is printed next, a scrolling region, colours or a line-drawing
+/// character set would disguise it, and a mouse mode would type into the shell. So: cancel; save the cursor, whole screen,
+/// restore the cursor (leaving the alternate screen restores it again); soft reset; plain ASCII text; wrap lines and show
+/// the cursor; no mouse, focus or paste reports. The title and the palette stay: they may be the owner's.
+const CALM: &[u8] = b"\x18\x1b\\\x1b7\x1b[r\x1b8\x1b[?1049l\x1b[!p\x1b[0m\x0f\x1b(B\x1b[?7;25h\
+    \x1b[?1000;1002;1003;1004;1006;2004l";
 
 /// The terminal of the caller, found behind one of descriptors 0 to 2.
 #[derive(Debug)]
@@ -132,10 +141,26 @@ impl Terminal {
         }
     }
 
+    /// Ends what the task's output may have left of its own in the caller's terminal.
+    pub(super) fn calm(&self) {
+        // Without waiting: a terminal that takes nothing shows nothing either.
+        let _ = rustix::io::write(self.screen(), CALM);
+    }
+
     /// Stops this process as the shell's job control wants it, with the terminal as it was.
     pub(super) fn suspend(&self) {
         restore();
         stop();
+    }
+}
+
+/// Throws away keys that came while the terminal was raw and were not read: they were meant for the task, or are the
+/// terminal's answer to a question of the task's, which must not end up in the shell.
+fn drop_unread_keys() {
+    let raw = SAVED.try_lock().is_ok_and(|saved| saved.is_some());
+    let terminal = stdio().into_iter().find(|fd| termios::isatty(fd));
+    if let Some(fd) = terminal.filter(|fd| raw && is_foreground(*fd)) {
+        let _ = termios::tcflush(fd, QueueSelector::IFlush);
     }
 }
 
@@ -171,6 +196,7 @@ pub(super) struct Restore;
 
 impl Drop for Restore {
     fn drop(&mut self) {
+        drop_unread_keys();
         restore();
     }
 }
