@@ -17,6 +17,11 @@ use nix::sys::prctl;
 use std::ops::ControlFlow::{self, Break, Continue};
 use std::os::fd::{AsFd, OwnedFd};
 
+/// How often the mounts are looked at, in milliseconds. The kernel says at once that one has gone, but not that one has
+/// moved: where the host renames what a mount lies on, or a folder above, the mount goes along, and at the old place the
+/// host's next file would show.
+const LOOK_AGAIN: u8 = 50;
+
 /// Whether a session goes on. It breaks with what is to be told, or with nothing where there is nobody to tell, or what
 /// they said was out of order.
 type Turn = ControlFlow<Option<Event>>;
@@ -87,7 +92,8 @@ impl Monitor<'_> {
         fds.extend(self.daemons.iter().map(|daemon| readable(daemon.child.pidfd.as_fd())));
         // An ordinary file is always readable: only the urgent bit says that the list of mounts has changed.
         fds.extend(self.watch.iter().map(|watch| PollFd::new(watch.as_fd(), PollFlags::POLLPRI)));
-        match poll(&mut fds, PollTimeout::NONE) {
+        let limit = if self.watch.is_some() { LOOK_AGAIN.into() } else { PollTimeout::NONE };
+        match poll(&mut fds, limit) {
             Err(Errno::EINTR) => return Ok(Continue(())),
             polled => polled.stage(Stage::Watch, "waiting")?,
         };
@@ -104,11 +110,11 @@ impl Monitor<'_> {
             return Err(dead.ended(if preparing { Stage::Layer } else { Stage::Watch }));
         }
         match &mut self.watch {
-            Some(watch) if ready.next() == Some(true) => Ok(match watch.lost()? {
+            Some(watch) => Ok(match watch.lost()? {
                 Some(path) => Break(Some(Event::BoundaryLost { path })),
                 None => Continue(()),
             }),
-            Some(_) | None => Ok(Continue(())),
+            None => Ok(Continue(())),
         }
     }
 

@@ -5,7 +5,7 @@ use crate::failure::{Context, refused};
 use landbox_shared::event::{Failure, Stage};
 use landbox_shared::evidence::MountRecord;
 use landbox_shared::mountinfo;
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -26,15 +26,16 @@ impl Watch {
         Self { table: table.into(), ours: ids.iter().copied().zip(places).collect() }
     }
 
-    /// The place of a mount that is gone.
+    /// The place of a mount that is gone from there.
     pub(crate) fn lost(&mut self) -> Result<Option<Vec<u8>>, Failure> {
         let mut text = Vec::with_capacity(mountinfo::USUAL);
         let read = self.table.rewind().and_then(|()| self.table.read_to_end(&mut text));
         read.stage(STAGE, "reading the list of mounts")?;
         let mounts = mountinfo::parse(&text)
             .ok_or_else(|| refused(STAGE, "the list of mounts is not readable"))?;
-        let there: HashSet<u32> = mounts.iter().map(|mount| mount.id).collect();
-        let lost = self.ours.iter().find(|(id, _)| !there.contains(id));
+        let there: HashMap<u32, _> = mounts.iter().map(|mount| (mount.id, mount)).collect();
+        let in_place = |id: &u32, place: &[u8]| there.get(id).is_some_and(|m| m.point() == place);
+        let lost = self.ours.iter().find(|(id, place)| !in_place(id, place));
         Ok(lost.map(|(_, path)| path.to_vec()))
     }
 }
