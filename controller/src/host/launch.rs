@@ -126,16 +126,16 @@ pub fn is_private(path: &AbsPath) -> bool {
 }
 
 fn reachable_sockets(facts: &Facts) -> Result<Vec<AbsPath>> {
-    let mut found = sockets::parse(&read("/proc/net/unix")?);
+    let mut found = sockets::places(&read("/proc/net/unix")?);
     // A socket bound in another network namespace is in no table of ours, but a mount of one shows itself.
     let is_local =
         |m: &&Mount| m.root != b"/" && !storage::may_hang(&m.fs_type) && !is_in_run(&m.point);
-    found.extend(facts.mounts.iter().filter(is_local).map(|m| m.point.clone()));
+    found.extend(facts.mounts.iter().filter(is_local).map(|m| m.point.to_path_buf()));
     let can_connect = |path: &AbsPath| files::may_write(path.as_path(), facts.uid);
-    // The table names sockets by the path their owner bound, which may lead through links.
+    // Paths that may lead through links.
     let mut found: Vec<AbsPath> = found
         .iter()
-        .filter_map(|path| facts.files.locate(path.as_path()))
+        .filter_map(|path| facts.files.locate(path))
         .filter(|at| at.kind == Kind::Socket)
         .map(|at| at.path)
         .filter(can_connect)
