@@ -3,7 +3,7 @@
 //! A helper with a file capability that got none looks exactly like an uncapped copy, so the file is compared with
 //! what the process has; every way in which they can differ has its own message.
 
-use crate::failure::{Context, refused, require};
+use crate::failure::{Context, refused};
 use crate::sys::{fd, process};
 use caps::{CapSet, Capability, CapsHashSet};
 use landbox_shared::event::{Failure, Stage};
@@ -29,11 +29,12 @@ pub(crate) fn own_mode(on_host: bool) -> Result<HelperMode, Failure> {
     let mode = exe.metadata().at(STAGE, EXE, "reading this program's mode")?.mode();
     let one_user = uid.real == uid.effective && uid.effective == uid.saved;
     let one_group = gid.real == gid.effective && gid.effective == gid.saved;
-    require(
-        mode & (libc::S_ISUID | libc::S_ISGID) == 0 && one_user && one_group,
-        STAGE,
-        "landbox-helper was started set-user-id or set-group-id; remove those mode bits (chmod ug-s)",
-    )?;
+    let refuse = |why: &str| Err(refused(STAGE, why));
+    if mode & (libc::S_ISUID | libc::S_ISGID) != 0 || !one_user || !one_group {
+        return refuse(
+            "was started set-user-id or set-group-id; remove those mode bits (chmod ug-s)",
+        );
+    }
     if uid.effective.is_root() {
         return Ok(HelperMode::Root);
     }
@@ -41,32 +42,23 @@ pub(crate) fn own_mode(on_host: bool) -> Result<HelperMode, Failure> {
     let bits = held.iter().fold(0, |bits, capability| bits | capability.bitmask());
     match fd::file_capabilities(exe.as_fd()).stage(STAGE, "reading the file capabilities")? {
         None if held.is_empty() => Ok(HelperMode::Unprivileged),
-        None => Err(refused(
-            STAGE,
-            format!(
-                "landbox-helper was started with capabilities that its file does not give it ({bits:#x}); start it \
-                 without ambient capabilities"
-            ),
+        None => refuse(&format!(
+            "landbox-helper was started with capabilities that its file does not give it ({bits:#x}); start it without \
+             ambient capabilities"
         )),
-        Some(stored) => {
-            require(
-                is_ours(&stored),
-                STAGE,
-                "landbox-helper's file must carry cap_sys_admin=p of the host and nothing else; set it again (setcap \
-                 cap_sys_admin=p) or remove it (setcap -r)",
-            )?;
-            require(
-                on_host,
-                STAGE,
-                "landbox-helper has file capabilities but runs inside a user namespace, where they count for nothing; \
-                 start landbox outside it, or use a copy without capabilities",
-            )?;
-            if held == CapsHashSet::from([OURS]) {
-                return Ok(HelperMode::Capable);
-            }
+        Some(stored) if !is_ours(&stored) => refuse(
+            "landbox-helper's file must carry cap_sys_admin=p of the host and nothing else; set it again (setcap \
+             cap_sys_admin=p) or remove it (setcap -r)",
+        ),
+        Some(_) if !on_host => refuse(
+            "landbox-helper has file capabilities but runs inside a user namespace, where they count for nothing; start \
+             landbox outside it, or use a copy without capabilities",
+        ),
+        Some(_) if held == CapsHashSet::from([OURS]) => Ok(HelperMode::Capable),
+        Some(_) => {
             let why = why_not(&exe).stage(STAGE, "reading what restricts this process")?;
             let what = "landbox-helper got other capabilities";
-            Err(refused(STAGE, format!("{what} ({bits:#x}) than its file gives it: {why}")))
+            refuse(&format!("{what} ({bits:#x}) than its file gives it: {why}"))
         }
     }
 }

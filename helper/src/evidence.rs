@@ -2,23 +2,22 @@
 //!
 //! What can be judged here is judged here, too: a boundary that isn't whole ends the session before it starts.
 
-use crate::failure::{Context, refused, refused_at, require_at};
+use crate::failure::{Context, refused, refused_at, require, require_at};
 use crate::init::Meant;
 use crate::mount::Mounted;
 use crate::ns::Worlds;
-use crate::start::NAMESPACES;
+use crate::start::{Inodes, NAMESPACES, namespaces};
 use landbox_shared::event::{Failure, Stage};
 use landbox_shared::evidence::{Evidence, LayerRecord, MountRecord, Namespace};
 use landbox_shared::mountinfo::{self, Mount};
 use landbox_shared::path::AbsPath;
-use landbox_shared::plan::{Access, LayerOp, Op, Plan};
+use landbox_shared::plan::{LayerOp, Op, Plan};
 use landbox_shared::policy::Network;
 use landbox_shared::procfs;
 use nix::unistd::Pid;
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::Read;
-use std::os::unix::fs::MetadataExt;
 
 const STAGE: Stage = Stage::Evidence;
 
@@ -38,7 +37,7 @@ pub(crate) fn read(
     mounted: &Mounted,
     landlock_abi: u32,
 ) -> Result<Proof, Failure> {
-    let Meant { caller, plan, envelope_digest, worlds, maps } = meant;
+    let Meant { caller, plan, envelope_digest, maps } = meant;
     // Opened before it is read, so that a change in between wakes the monitor.
     let path = format!("/proc/{task}/mountinfo");
     let mut table = File::open(&path).at(STAGE, &path, "opening the list of mounts")?;
@@ -53,14 +52,15 @@ pub(crate) fn read(
     judge_maps(task, &maps.task)?;
     judge_access(&mounts, mounted, plan)?;
     let (records, ids) = records(&mounts, mounted)?;
+    let found = namespaces(&task.to_string(), STAGE)?;
     let evidence = Evidence {
         helper_version: env!("CARGO_PKG_VERSION").to_owned(),
         mode: caller.mode,
         policy_digest: plan.policy_digest,
         envelope_digest: *envelope_digest,
-        namespaces: namespaces(task, caller.namespaces, plan.network)?,
+        namespaces: judge_namespaces(found, caller.namespaces, plan.network)?,
         owner_map: maps.owner,
-        second_user_namespace: *worlds == Worlds::Two,
+        second_user_namespace: maps.worlds == Worlds::Two,
         mounts: records,
         mount_table_digest: mountinfo::digest(&mounts),
         mount_count: u32::try_from(mounts.len()).unwrap_or(u32::MAX),
@@ -77,20 +77,19 @@ pub(crate) fn read(
     evidence.flaw().map_or(Ok(Proof { evidence, ids, table }), |flaw| Err(refused(STAGE, flaw)))
 }
 
-/// Reads the task's namespaces; each must differ from the caller's but the network's, where the plan says so.
-fn namespaces(
-    task: Pid,
-    callers: [u64; NAMESPACES.len()],
+/// Each of the task's namespaces must differ from the caller's but the network's, where the plan says so.
+fn judge_namespaces(
+    found: Inodes,
+    callers: Inodes,
     network: Network,
 ) -> Result<Vec<Namespace>, Failure> {
-    let read = |(kind, callers): (&str, u64)| {
-        let path = format!("/proc/{task}/ns/{kind}");
-        let inode = fs::metadata(&path).at(STAGE, &path, "reading a namespace")?.ino();
+    let judge = |((kind, inode), callers): ((&str, u64), u64)| {
         let (own, shared) = (inode != callers, kind == "net" && network == Network::Host);
-        require_at(own != shared, STAGE, &path, "this namespace is not what the plan says")?;
+        let why = format!("the {kind} namespace is not what the plan says");
+        require(own != shared, STAGE, why)?;
         Ok(Namespace { kind: kind.to_owned(), inode, own })
     };
-    NAMESPACES.into_iter().zip(callers).map(read).collect()
+    NAMESPACES.into_iter().zip(found).zip(callers).map(judge).collect()
 }
 
 /// Compares the task's id maps with the ones that were meant.
@@ -123,18 +122,8 @@ fn judge_access(mounts: &[Mount<'_>], mounted: &Mounted, plan: &Plan) -> Result<
     for mount in mounts.iter().filter(|mount| mount.is_writable()) {
         let point = mount.point();
         let path = AbsPath::new(&*point).map_err(|e| refused(STAGE, e))?;
-        let meant = |op: &Op| match op {
-            Op::Bind { source: _, target, access: Access::ReadWrite } => path.is_within(target),
-            Op::Bind { source: _, target: _, access: Access::ReadOnly }
-            | Op::Root
-            | Op::Proc
-            | Op::Dev { .. }
-            | Op::Tmpfs { .. }
-            | Op::Private { .. }
-            | Op::Layer(_)
-            | Op::Mask { .. } => false,
-        };
-        let meant = ours.contains(&*point) || plan.ops.iter().any(meant);
+        let real = plan.ops.iter().filter_map(Op::shown_writable).any(|real| path.is_within(real));
+        let meant = real || ours.contains(&*point);
         require_at(meant, STAGE, &path, "a mount of the host is writable inside")?;
     }
     Ok(())
@@ -159,6 +148,7 @@ fn layers(mounts: &[Mount<'_>], plan: &Plan) -> Result<Vec<LayerRecord>, Failure
 #[cfg(test)]
 mod tests {
     use super::*;
+    use landbox_shared::plan::Access;
 
     #[test]
     fn a_writable_mount_that_is_none_of_the_plans_is_refused() {

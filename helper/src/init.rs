@@ -27,23 +27,12 @@ use std::fs::{self, File};
 use std::iter::once;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-/// What the monitor hands to init by forking it.
-#[derive(Debug)]
-pub(crate) struct World {
-    pub(crate) verified: Verified,
-    pub(crate) locked: Locked,
-    pub(crate) worlds: Worlds,
-    pub(crate) maps: Maps,
-    pub(crate) null: File,
-}
-
 /// What the boundary is made from, and what evidence is compared with.
 #[derive(Debug)]
 pub(crate) struct Meant {
     pub(crate) caller: Caller,
     pub(crate) plan: Plan,
     pub(crate) envelope_digest: Digest,
-    pub(crate) worlds: Worlds,
     pub(crate) maps: Maps,
 }
 
@@ -55,16 +44,25 @@ struct Crew {
     signals: Signals,
 }
 
-/// Goes through the stages, then reports how the task ended. The end of init is the end of the pid namespace.
-pub(crate) fn run(world: World, monitor: &Channel) -> ! {
-    let event = stages(world, monitor).unwrap_or_else(Event::Failed);
+/// Goes through the stages, then reports how the task ended. The end of init is the end of the pid namespace. All of it
+/// comes from the monitor, by a fork.
+pub(crate) fn run(
+    verified: Verified,
+    locked: Locked,
+    maps: Maps,
+    null: &File,
+    monitor: &Channel,
+) -> ! {
+    let event = isolate(verified, locked, maps, null, monitor)
+        .and_then(|isolated| isolated.mount(monitor))
+        .and_then(Mounted::connect)
+        .and_then(Networked::confine)
+        .and_then(|confined| confined.release(monitor))
+        .and_then(|released| released.keep(monitor))
+        .unwrap_or_else(Event::Failed);
     // A monitor that can't be told is gone, and has taken this process with it.
     let _ = monitor.send(Stage::Watch, &Message::End(event), &[]);
     process::leave(0)
-}
-
-fn stages(world: World, monitor: &Channel) -> Result<Event, Failure> {
-    isolate(world, monitor)?.mount(monitor)?.connect()?.confine()?.release(monitor)?.keep(monitor)
 }
 
 /// N and T are there and mapped; the task waits in them; nothing is mounted.
@@ -74,9 +72,14 @@ struct Isolated {
     crew: Crew,
 }
 
-fn isolate(world: World, monitor: &Channel) -> Result<Isolated, Failure> {
+fn isolate(
+    verified: Verified,
+    locked: Locked,
+    maps: Maps,
+    null: &File,
+    monitor: &Channel,
+) -> Result<Isolated, Failure> {
     const STAGE: Stage = Stage::Namespaces;
-    let World { verified, locked, worlds, maps, null } = world;
     let Verified { caller, plan, exec, envelope_digest } = verified;
     // The fast path; the end of the channel is the proof.
     prctl::set_pdeathsig(Signal::SIGKILL).stage(STAGE, "tying init to the monitor")?;
@@ -85,15 +88,15 @@ fn isolate(world: World, monitor: &Channel) -> Result<Isolated, Failure> {
     let signals = Signals::catch().stage(STAGE, "catching signals")?;
 
     let [channel, theirs] = Channel::pair(["the task", "init"], STAGE)?;
-    let flags = match worlds {
+    let flags = match maps.worlds {
         Worlds::Two => CloneFlags::CLONE_NEWUSER,
         Worlds::One => CloneFlags::empty(),
     };
     let child = match process::clone(flags) {
         Ok(Some(child)) => child,
-        Ok(None) => task::run(&theirs, &plan, exec, &caller, worlds),
+        Ok(None) => task::run(&theirs, &plan, exec, &caller, maps.worlds),
         Err(Errno::EPERM | Errno::ENOSPC | Errno::EUSERS | Errno::EACCES)
-            if worlds == Worlds::Two =>
+            if maps.worlds == Worlds::Two =>
         {
             monitor.send(STAGE, &Message::OneOnly, &[])?;
             process::leave(0)
@@ -101,16 +104,16 @@ fn isolate(world: World, monitor: &Channel) -> Result<Isolated, Failure> {
         Err(errno) => return Err(failed(STAGE, errno, "", "making the task's process")),
     };
     drop((theirs, exec));
-    match worlds {
+    match maps.worlds {
         // Through the host's `/proc`: ours is not mounted yet.
         Worlds::Two => ns::write(number(&child)?, &maps.task, false)?,
         Worlds::One => {}
     }
-    ns::let_go_of_stdio(&null)?;
+    ns::let_go_of_stdio(null)?;
     monitor.send(STAGE, &Message::Isolated, &[])?;
     let Locked { folder: session, held } = locked;
     let crew = Crew { _lock: held, task: child.pid, channel, signals };
-    Ok(Isolated { meant: Meant { caller, plan, envelope_digest, worlds, maps }, session, crew })
+    Ok(Isolated { meant: Meant { caller, plan, envelope_digest, maps }, session, crew })
 }
 
 /// The task's number in the host's `/proc`, as that itself says of the descriptor: ours is in another namespace.

@@ -47,24 +47,28 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
-    match (arguments.next(), arguments.next()) {
-        (None, _) => session(),
+    let words = match (arguments.next(), arguments.next()) {
+        (None, _) => return session(),
         (Some(argument), None) if argument == "--version" => {
-            say(&mut std::io::stdout(), concat!("landbox-helper ", env!("CARGO_PKG_VERSION")));
-            ExitCode::SUCCESS
+            // `println!` would panic where nobody listens.
+            let version = concat!("landbox-helper ", env!("CARGO_PKG_VERSION"));
+            let _ = writeln!(std::io::stdout(), "{version}");
+            return ExitCode::SUCCESS;
         }
-        (Some(_), _) => {
-            say(&mut std::io::stderr(), "landbox-helper takes no argument but --version.");
-            ExitCode::from(2)
-        }
-    }
+        (Some(_), _) => "landbox-helper takes no argument but --version.",
+    };
+    refuse(words)
+}
+
+fn refuse(words: &str) -> ExitCode {
+    let _ = writeln!(std::io::stderr(), "{words}");
+    ExitCode::from(2)
 }
 
 fn session() -> ExitCode {
     let Some((envelope, mut events)) = start::inherit() else {
-        let words = "landbox-helper is started by landbox, with an envelope on descriptor 3 and an event socket on 4.";
-        say(&mut std::io::stderr(), words);
-        return ExitCode::from(2);
+        let how = "with an envelope on descriptor 3 and an event socket on 4";
+        return refuse(&format!("landbox-helper is started by landbox, {how}."));
     };
     match boundary(envelope, &mut events) {
         Ok(isolated) => {
@@ -87,9 +91,4 @@ fn boundary(envelope: OwnedFd, events: &mut Events) -> Result<Isolated, Failure>
     let verified = verify::verify(received)?;
     let locked = lock::lock(&verified.plan.session_dir, verified.caller.uid)?;
     ns::isolate(verified, locked, events)
-}
-
-/// Writes a line to whoever started this by hand; `println!` would panic where nobody listens.
-fn say(to: &mut impl Write, line: &str) {
-    let _ = writeln!(to, "{line}");
 }

@@ -34,6 +34,7 @@ pub(crate) enum Worlds {
 /// The id maps of both namespaces, each the users' and the groups'.
 #[derive(Debug)]
 pub(crate) struct Maps {
+    pub(crate) worlds: Worlds,
     /// Which ids they hold.
     pub(crate) owner: OwnerMap,
     /// N's.
@@ -69,7 +70,7 @@ pub(crate) fn isolate(
             drop(ours);
             // The monitor's death must be seen as the end of the event socket.
             events.abandon(&null);
-            init::run(init::World { verified, locked, worlds, maps, null }, &theirs)
+            init::run(verified, locked, maps, &null, &theirs)
         };
         drop(theirs);
         // The kernel asks for "deny" before an unprivileged gid_map: else a group that denies access could be dropped.
@@ -92,25 +93,24 @@ pub(crate) fn isolate(
 /// Forks init into new namespaces. The kernel frees the first attempt's namespace a moment after its last process: where
 /// a limit allows just one, it is asked again.
 fn make(flags: CloneFlags, worlds: Worlds) -> nix::Result<Option<Child>> {
-    let mut left = match worlds {
+    let patience = match worlds {
         Worlds::Two => 0,
         Worlds::One => 100,
     };
-    loop {
+    for _ in 0..patience {
         match process::clone(flags) {
-            Err(Errno::ENOSPC) if left > 0 => left -= 1,
+            Err(Errno::ENOSPC) => std::thread::sleep(Duration::from_millis(5)),
             result => return result,
         }
-        std::thread::sleep(Duration::from_millis(5));
     }
+    process::clone(flags)
 }
 
+/// What N owns.
 fn flags(network: Network) -> CloneFlags {
-    let always = CloneFlags::CLONE_NEWUSER
-        | CloneFlags::CLONE_NEWNS
-        | CloneFlags::CLONE_NEWPID
-        | CloneFlags::CLONE_NEWIPC
-        | CloneFlags::CLONE_NEWUTS;
+    let mounts_and_processes = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID;
+    let talk = CloneFlags::CLONE_NEWIPC | CloneFlags::CLONE_NEWUTS;
+    let always = CloneFlags::CLONE_NEWUSER | mounts_and_processes | talk;
     match network {
         Network::Host => always,
         Network::None => always | CloneFlags::CLONE_NEWNET,
@@ -120,14 +120,14 @@ fn flags(network: Network) -> CloneFlags {
 impl Maps {
     /// The maps for this caller.
     fn new(caller: &Caller, worlds: Worlds) -> Result<Self, Failure> {
-        match (caller.mode, worlds) {
-            (HelperMode::Root, _) => {
+        match caller.mode {
+            HelperMode::Root => {
                 let [users, groups] = caller.maps.each_ref().map(|map| identity_over(map));
                 let same = users.zip(groups).map(|(users, groups)| [users, groups]);
                 let same = same.ok_or_else(|| refused(STAGE, "your own id map is not readable"))?;
-                Ok(Self { owner: OwnerMap::Full, n: same.clone(), task: same })
+                Ok(Self { worlds, owner: OwnerMap::Full, n: same.clone(), task: same })
             }
-            (HelperMode::Unprivileged | HelperMode::Capable, worlds) => {
+            HelperMode::Unprivileged | HelperMode::Capable => {
                 let ids = [caller.uid, caller.gid];
                 let middle = |id: u32| match worlds {
                     Worlds::Two => 0,
@@ -135,7 +135,7 @@ impl Maps {
                 };
                 let n = ids.map(|id| format!("{} {id} 1\n", middle(id)));
                 let task = ids.map(|id| format!("{id} {} 1\n", middle(id)));
-                Ok(Self { owner: OwnerMap::Single, n, task })
+                Ok(Self { worlds, owner: OwnerMap::Single, n, task })
             }
         }
     }

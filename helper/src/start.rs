@@ -21,6 +21,9 @@ const STAGE: Stage = Stage::Start;
 /// The namespaces evidence speaks of.
 pub(crate) const NAMESPACES: [&str; 6] = ["user", "mnt", "pid", "ipc", "uts", "net"];
 
+/// Their inode numbers, in this order.
+pub(crate) type Inodes = [u64; NAMESPACES.len()];
+
 /// Who called, and how: read once.
 #[derive(Debug)]
 pub(crate) struct Caller {
@@ -36,8 +39,8 @@ pub(crate) struct Caller {
     pub(crate) umask: Mode,
     /// What the task gets back.
     pub(crate) core_limit: (rlim_t, rlim_t),
-    /// Inode numbers of the caller's [`NAMESPACES`].
-    pub(crate) namespaces: [u64; NAMESPACES.len()],
+    /// The caller's namespaces.
+    pub(crate) namespaces: Inodes,
 }
 
 /// Closes every other descriptor and takes the two: the pipe that brings the envelope, and the event socket. `None` if
@@ -72,11 +75,6 @@ pub(crate) fn start() -> Result<Caller, Failure> {
         // Root of a user namespace that an ordinary user made is that user.
         HelperMode::Root => !on_host,
     };
-    let mut namespaces = [0; NAMESPACES.len()];
-    for (inode, kind) in namespaces.iter_mut().zip(NAMESPACES) {
-        let path = format!("/proc/self/ns/{kind}");
-        *inode = fs::metadata(&path).at(STAGE, &path, "reading a namespace")?.ino();
-    }
     Ok(Caller {
         uid: geteuid().as_raw(),
         gid: getegid().as_raw(),
@@ -85,8 +83,18 @@ pub(crate) fn start() -> Result<Caller, Failure> {
         config: if believed { config_folder(config_home, home) } else { None },
         umask,
         core_limit,
-        namespaces,
+        namespaces: namespaces("self", STAGE)?,
     })
+}
+
+/// Reads which namespaces a process is in.
+pub(crate) fn namespaces(process: &str, stage: Stage) -> Result<Inodes, Failure> {
+    let mut inodes = [0; NAMESPACES.len()];
+    for (inode, kind) in inodes.iter_mut().zip(NAMESPACES) {
+        let path = format!("/proc/{process}/ns/{kind}");
+        *inode = fs::metadata(&path).at(stage, &path, "reading a namespace")?.ino();
+    }
+    Ok(inodes)
 }
 
 fn config_folder(config_home: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {

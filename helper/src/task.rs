@@ -78,23 +78,15 @@ fn prepare(
 
 /// The slave is opened anew, by its name in the new root: the caller's descriptor leads out of it.
 fn open_terminal(stdio: &[Stdio; 3]) -> nix::Result<()> {
-    let [stdin, stdout, stderr] = stdio.map(|kind| matches!(kind, Stdio::Pty));
-    if !(stdin || stdout || stderr) {
+    if !stdio.contains(&Stdio::Pty) {
         return Ok(());
     }
     let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
     let terminal = open(CONSOLE, flags, Mode::empty())?;
     fd::control(terminal.as_fd())?;
-    if stdin {
-        dup2_stdin(&terminal)?;
-    }
-    if stdout {
-        dup2_stdout(&terminal)?;
-    }
-    if stderr {
-        dup2_stderr(&terminal)?;
-    }
-    Ok(())
+    let place = [dup2_stdin, dup2_stdout, dup2_stderr];
+    let mut wanted = stdio.iter().zip(place).filter(|(kind, _)| **kind == Stdio::Pty);
+    wanted.try_for_each(|(_, place)| place(&terminal))
 }
 
 /// Gives the task what the caller had, and we changed for ourselves.

@@ -137,6 +137,23 @@ pub enum Loss {
     Tolerated,
 }
 
+impl Op {
+    /// The place where this shows something real of the host's to be written.
+    pub fn shown_writable(&self) -> Option<&AbsPath> {
+        match self {
+            Self::Bind { source: _, target, access: Access::ReadWrite } => Some(target),
+            Self::Bind { source: _, target: _, access: Access::ReadOnly }
+            | Self::Root
+            | Self::Proc
+            | Self::Dev { .. }
+            | Self::Tmpfs { .. }
+            | Self::Private { .. }
+            | Self::Layer(_)
+            | Self::Mask { .. } => None,
+        }
+    }
+}
+
 /// One layer to mount.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LayerOp {
