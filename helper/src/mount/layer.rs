@@ -2,16 +2,14 @@
 
 use super::source::LayerSource;
 use super::target::{Kind, World};
-use super::{At, FuseRequest, StartFuse, failure, mask};
-use crate::sys::mount::{Context, NODEV, NOSUID};
+use super::{At, FuseRequest, StartFuse, mask};
+use crate::sys::mount::{NODEV, NOSUID, Refusal, file_system};
 use landbox_shared::event::{Failure, Stage};
-use landbox_shared::path::AbsPath;
 use landbox_shared::plan::{LayerOp, Loss};
-use nix::errno::Errno;
 use nix::sys::stat::fstat;
 use nix::unistd::{getegid, geteuid};
 use std::ffi::CStr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 
 /// Options of every kernel overlay. `redirect_dir=off` would be refused where the kernel always follows redirects.
 const OVERLAY: [(&CStr, &str); 5] = [
@@ -27,109 +25,78 @@ pub(super) fn mount(
     world: &mut World,
     layer: &LayerOp,
     source: LayerSource,
-    fuse: StartFuse<'_>,
+    start: StartFuse<'_>,
 ) -> Result<OwnedFd, Failure> {
-    let target = &layer.target;
     let mount = || {
+        let target = &layer.target;
+        let LayerSource { lower, upper, work, fuse } = source;
         let masks = mask::of_layer(layer);
-        let (middle, covers) = mask::middle(world, target, source.lower.as_fd(), &masks)?;
-        let merged = match source.fuse {
-            None => kernel(world, target, &source, &middle)?,
-            Some(device) => {
-                let folders = (source.lower, source.upper, source.work);
-                with_fuse(world, layer, device, folders, middle, fuse)?
-            }
-        };
-        mask::cover(world, merged.as_fd(), target, &covers, Loss::EndsSession)?;
+        let lowers = mask::lowers(world, target, lower, &masks)?;
+        let merged = match &fuse {
+            None => overlay(&lowers, Some([&upper, &work]), NOSUID | NODEV).at(
+                target,
+                "the kernel mounts no overlay on this folder (other file systems are mounted below it, it is an \
+                 overlay itself, or the kernel lacks an option)",
+            ),
+            Some(device) => fuse_mount(device).at(target, "mounting a fuse file system"),
+        }?;
+        // Nothing may be asked of a fuse mount yet, not even what it is.
+        let place = world.enter(target, Kind::Folder)?;
+        world.attach_at(&merged, &place, target, Loss::EndsSession)?;
+        if let Some(fuse) = fuse {
+            start(FuseRequest { fuse, lowers, upper, work, layer: layer.id.clone() })?;
+            // The program opens its folders by path, which the old root must still lead to; the first answer says it
+            // has.
+            fstat(&merged).at(target, "fuse-overlayfs ended before it served the layer")?;
+        }
+        mask::cover(world, &merged, target, &masks)?;
         Ok(merged)
     };
     mount().map_err(|failure: Failure| Failure { stage: Stage::Layer, ..failure })
 }
 
-fn kernel(
-    world: &mut World,
-    target: &AbsPath,
-    source: &LayerSource,
-    middle: &[OwnedFd],
-) -> Result<OwnedFd, Failure> {
-    let lowers = [middle.iter().map(AsFd::as_fd).collect(), vec![source.lower.as_fd()]].concat();
-    let upper_and_work = Some((source.upper.as_fd(), source.work.as_fd()));
-    let merged = overlay(&lowers, upper_and_work, NOSUID | NODEV).map_err(|(errno, words)| {
-        let detail = "the kernel mounts no overlay on this folder (other file systems are mounted below it, it is an \
-                      overlay itself, or the kernel lacks an option)";
-        failure(errno, Some(target), format!("{detail} {words}").trim_end())
-    })?;
-    world.attach(merged.as_fd(), target)?;
-    Ok(merged)
-}
-
-/// Makes an overlay, not attached yet. Lowers are given top first; without an upper it is read-only. A refusal comes
-/// with the kernel's own words, if it has any.
+/// Makes an overlay, not attached yet. Lowers are given top first; without an upper and a work folder it is read-only.
 ///
 /// Linux takes descriptors here from 6.13 on. `/proc/self/fd/N` is a path that every kernel takes, and that needs no
 /// quoting whatever the folder is called.
 pub(super) fn overlay(
-    lowers: &[BorrowedFd<'_>],
-    upper_and_work: Option<(BorrowedFd<'_>, BorrowedFd<'_>)>,
+    lowers: &[OwnedFd],
+    upper_and_work: Option<[&OwnedFd; 2]>,
     attributes: u64,
-) -> Result<OwnedFd, (Errno, String)> {
-    let context = Context::open(c"overlay").map_err(|errno| (errno, String::new()))?;
-    let name = |fd: &BorrowedFd<'_>| format!("/proc/self/fd/{}", fd.as_raw_fd());
-    let configure = || {
-        context.text(c"source", "landbox")?;
-        context.text(c"lowerdir", lowers.iter().map(name).collect::<Vec<_>>().join(":"))?;
-        if let Some((upper, work)) = upper_and_work {
-            context.text(c"upperdir", name(&upper))?;
-            context.text(c"workdir", name(&work))?;
-            context.flag(c"userxattr")?;
-            context.flag(c"volatile")?;
-        }
-        for (key, value) in OVERLAY {
-            context.text(key, value)?;
-        }
-        context.mount(attributes)
-    };
-    configure().map_err(|errno| (errno, context.complaint()))
-}
-
-fn with_fuse(
-    world: &mut World,
-    layer: &LayerOp,
-    device: OwnedFd,
-    (lower, upper, work): (OwnedFd, OwnedFd, OwnedFd),
-    mut lowers: Vec<OwnedFd>,
-    start: StartFuse<'_>,
-) -> Result<OwnedFd, Failure> {
-    let target = &layer.target;
-    lowers.push(lower);
-    let merged = fuse_mount(device.as_fd()).at(target, "mounting a fuse file system")?;
-    // Nothing may be asked of this mount yet, not even what it is.
-    let place = world.enter(target, Kind::Folder)?;
-    world.attach_at(merged.as_fd(), place.as_fd(), target, Loss::EndsSession)?;
-    start(FuseRequest { fuse: device, lowers, upper, work, layer: layer.id.clone() })?;
-    // The program opens its folders by path, which the old root must still lead to; the first answer says it has.
-    fstat(&merged).at(target, "fuse-overlayfs ended before it served the layer")?;
-    Ok(merged)
+) -> Result<OwnedFd, Refusal> {
+    let name = |fd: &OwnedFd| format!("/proc/self/fd/{}", fd.as_raw_fd());
+    let lowers = lowers.iter().map(name).collect::<Vec<_>>().join(":");
+    let writable = upper_and_work.map(|folders| folders.map(name));
+    let mut options = vec![(c"source", "landbox"), (c"lowerdir", &*lowers)];
+    if let Some([upper, work]) = &writable {
+        options.extend([(c"upperdir", &**upper), (c"workdir", &**work)]);
+        options.extend([(c"userxattr", ""), (c"volatile", "")]);
+    }
+    options.extend(OVERLAY);
+    file_system(c"overlay", &options, attributes)
 }
 
 /// Mounts the near end. The options are those fuse-overlayfs gives when it mounts by itself; permissions are checked
 /// by the kernel against the ids it reports.
-fn fuse_mount(device: BorrowedFd<'_>) -> nix::Result<OwnedFd> {
-    let context = Context::open(c"fuse")?;
-    context.text(c"source", "fuse-overlayfs")?;
-    context.text(c"subtype", "fuse-overlayfs")?;
-    context.text(c"fd", device.as_raw_fd().to_string())?;
-    context.text(c"rootmode", "40000")?;
+fn fuse_mount(device: &OwnedFd) -> Result<OwnedFd, Refusal> {
     // Not always 0: on a host that allows one user namespace alone, this one maps the caller to itself.
-    context.text(c"user_id", geteuid().to_string())?;
-    context.text(c"group_id", getegid().to_string())?;
+    let (user, group) = (geteuid().to_string(), getegid().to_string());
+    let device = device.as_raw_fd().to_string();
+    let mut options = vec![
+        (c"source", "fuse-overlayfs"),
+        (c"subtype", "fuse-overlayfs"),
+        (c"fd", &*device),
+        (c"rootmode", "40000"),
+        (c"user_id", &*user),
+        (c"group_id", &*group),
+        (c"default_permissions", ""),
+    ];
     // Where other ids exist inside, they may enter. Elsewhere the flag would shut the caller out: with it the kernel asks
     // who is asking to live in this user namespace, without it, to have the caller's ids.
     if maps_other_ids() {
-        context.flag(c"allow_other")?;
+        options.push((c"allow_other", ""));
     }
-    context.flag(c"default_permissions")?;
-    context.mount(NOSUID | NODEV)
+    file_system(c"fuse", &options, NOSUID | NODEV)
 }
 
 /// Whether this user namespace maps more than one id.

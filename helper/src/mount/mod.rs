@@ -19,10 +19,12 @@ mod source;
 mod system;
 mod target;
 
+use crate::failure::failed;
+use crate::sys::mount::{NODEV, NOSUID, RDONLY, Refusal, restrict};
 use landbox_shared::event::{Failure, Stage};
 use landbox_shared::id::LayerId;
 use landbox_shared::path::AbsPath;
-use landbox_shared::plan::Plan;
+use landbox_shared::plan::{Access, Loss, Plan};
 use nix::errno::Errno;
 use nix::mount::{MntFlags, umount2};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -69,22 +71,21 @@ pub(crate) fn build(
     session: BorrowedFd<'_>,
     fuse: StartFuse<'_>,
 ) -> Result<Mounted, Failure> {
-    let limit = raise_descriptor_limit()?;
+    let (soft, hard) = raise_descriptor_limit()?;
     let mask = umask(Mode::from_bits_truncate(0o022));
     let mut ops = source::open_all(plan, session)?.into_iter().peekable();
     let Some(Ready::Root(tree)) = ops.next() else {
         return Err(misplaced("the first operation is not the root"));
     };
-    let mut world = system::root(tree, &outside::missing_below_root(plan))?;
+    let mut world = system::root(tree)?;
     let mut layer_roots = Vec::new();
     while let Some(op) = ops.next() {
         match op {
             Ready::Root(_) => return Err(misplaced("the root is made twice")),
             Ready::Proc => system::proc(&mut world)?,
             Ready::Dev(devices) => system::dev(&mut world, devices)?,
-            Ready::Tmpfs(target, mode, size) => system::tmpfs(&mut world, target, mode, size)?,
-            Ready::Bind { tree, target, access, origin } => {
-                world.bind(tree, target, access, origin)?;
+            Ready::Tree { tree, target, access, own } => {
+                show(&mut world, &tree, target, access, own)?;
             }
             Ready::Layer(layer, source) => {
                 layer_roots.push(layer::mount(&mut world, layer, source, &mut *fuse)?);
@@ -102,49 +103,54 @@ pub(crate) fn build(
     }
     enter(&world)?;
     umask(mask);
-    let (soft, hard) = limit;
     setrlimit(Resource::RLIMIT_NOFILE, soft, hard)
-        .map_err(|errno| failure(errno, None, "restoring the limit of open files"))?;
-    Ok(Mounted { layer_roots, points: world.points })
+        .map_err(|errno| failed(STAGE, errno, "", "restoring the limit of open files"))?;
+    let points = world.points.into_iter().filter(|point| point.loss == Loss::EndsSession);
+    Ok(Mounted { layer_roots, points: points.map(|point| point.path).collect() })
 }
 
 /// A plan holds up to thousands of sources, each a descriptor until it is mounted.
 fn raise_descriptor_limit() -> Result<(u64, u64), Failure> {
-    let raise = || {
-        let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
-        setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?;
-        Ok((soft, hard))
+    getrlimit(Resource::RLIMIT_NOFILE)
+        .and_then(|(soft, hard)| {
+            setrlimit(Resource::RLIMIT_NOFILE, hard, hard).map(|()| (soft, hard))
+        })
+        .map_err(|errno| failed(STAGE, errno, "", "raising the limit of open files"))
+}
+
+/// Shows a tree at a target. Never set-user-id, never devices.
+fn show(
+    world: &mut World,
+    tree: &OwnedFd,
+    target: &AbsPath,
+    access: Access,
+    own: bool,
+) -> Result<(), Failure> {
+    let read_only = match access {
+        Access::ReadOnly => RDONLY,
+        Access::ReadWrite => 0,
     };
-    raise().map_err(|errno| failure(errno, None, "raising the limit of open files"))
+    restrict(tree, NOSUID | NODEV | read_only, true).at(target, "restricting a mount")?;
+    if own { world.attach_own(tree, target) } else { world.attach(tree, target) }
 }
 
 /// The old root ends up on top of the new one, where it can be let go without a folder to put it in.
 fn enter(world: &World) -> Result<(), Failure> {
-    let pivot = || {
-        fchdir(world.root())?;
-        pivot_root(".", ".")?;
-        umount2(".", MntFlags::MNT_DETACH)?;
-        chdir("/")
-    };
-    pivot().map_err(|errno| failure(errno, None, "moving into the new root"))
+    fchdir(&world.root)
+        .and_then(|()| pivot_root(".", "."))
+        .and_then(|()| umount2(".", MntFlags::MNT_DETACH))
+        .and_then(|()| chdir("/"))
+        .map_err(|errno| failed(STAGE, errno, "", "moving into the new root"))
 }
+
+const STAGE: Stage = Stage::Mount;
 
 fn misplaced(detail: &str) -> Failure {
-    failure(Errno::EINVAL, None, detail)
+    failed(STAGE, Errno::EINVAL, "", detail)
 }
 
-fn failure(errno: Errno, path: Option<&AbsPath>, detail: impl Into<String>) -> Failure {
-    Failure {
-        stage: Stage::Mount,
-        errno: errno as i32,
-        path: path.map_or_else(Vec::new, |path| path.as_bytes().to_vec()),
-        detail: detail.into(),
-    }
-}
-
-/// The error number of the standard library's errors.
-fn number(error: &std::io::Error) -> Errno {
-    Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))
+fn failure(errno: Errno, path: &AbsPath, detail: &str) -> Failure {
+    failed(STAGE, errno, path, detail)
 }
 
 /// Names the path and the step where a system call failed.
@@ -154,7 +160,13 @@ trait At<T> {
 
 impl<T> At<T> for nix::Result<T> {
     fn at(self, path: &AbsPath, detail: &str) -> Result<T, Failure> {
-        self.map_err(|errno| failure(errno, Some(path), detail))
+        self.map_err(|errno| failure(errno, path, detail))
+    }
+}
+
+impl<T> At<T> for Result<T, Refusal> {
+    fn at(self, path: &AbsPath, detail: &str) -> Result<T, Failure> {
+        self.map_err(|(errno, words)| failure(errno, path, format!("{detail} {words}").trim_end()))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Opening what the plan mounts: by canonical path, following no link, before anything is mounted.
 
-use super::system::fixed;
-use super::target::{Kind, Origin};
+use super::system::{fixed, new_tmpfs};
+use super::target::Kind;
 use super::{At, failure};
 use crate::sys::mount::clone_tree;
 use landbox_shared::event::{Failure, Stage};
@@ -12,7 +12,6 @@ use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
 use nix::sys::stat::{fstat, makedev};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
 
 /// An operation with what was opened for it.
 #[derive(Debug)]
@@ -23,22 +22,12 @@ pub(super) enum Ready<'a> {
     Proc,
     /// A minimal `/dev`: the host's device nodes by name, copied; the terminal's slave is `console`.
     Dev(Devices),
-    /// An empty tmpfs: where, mode, size.
-    Tmpfs(&'a AbsPath, u32, u64),
-    /// A copied mount tree.
-    Bind { tree: OwnedFd, target: &'a AbsPath, access: Access, origin: Origin },
+    /// A new tmpfs, or a copied mount tree. In the session's `own` ones mount points may be made.
+    Tree { tree: OwnedFd, target: &'a AbsPath, access: Access, own: bool },
     /// A layer.
     Layer(&'a LayerOp, LayerSource),
     /// A mask outside the layers.
     Mask(Hidden<'a>),
-}
-
-/// A mask outside the layers.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Hidden<'a> {
-    pub target: &'a AbsPath,
-    pub kind: MaskKind,
-    pub loss: Loss,
 }
 
 /// The folders of a layer.
@@ -52,6 +41,14 @@ pub(super) struct LayerSource {
     pub work: OwnedFd,
     /// `/dev/fuse`, for a fuse layer.
     pub fuse: Option<OwnedFd>,
+}
+
+/// A mask outside the layers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hidden<'a> {
+    pub target: &'a AbsPath,
+    pub kind: MaskKind,
+    pub loss: Loss,
 }
 
 /// Device nodes by name.
@@ -79,17 +76,17 @@ pub(super) fn open_all<'a>(
         Op::Root => copy(&fixed("/")?).map(Ready::Root),
         Op::Proc => Ok(Ready::Proc),
         Op::Dev { console } => open_devices(console.as_ref()).map(Ready::Dev),
-        Op::Tmpfs { target, mode, size } => Ok(Ready::Tmpfs(target, *mode, *size)),
+        Op::Tmpfs { target, mode, size } => {
+            let tree = new_tmpfs(*mode, *size, 0).at(target, "making a tmpfs")?;
+            Ok(Ready::Tree { tree, target, access: Access::ReadWrite, own: true })
+        }
         Op::Private { source, target, access } => {
-            let path = below(&plan.session_dir, source)?;
-            let fd =
-                open_beneath(session, source.as_bytes()).at(&path, "opening a session's own")?;
+            let (fd, path) = open_own(plan, session, source)?;
             let tree = copy_mounts(&fd, &path)?;
-            Ok(Ready::Bind { tree, target, access: *access, origin: Origin::Session })
+            Ok(Ready::Tree { tree, target, access: *access, own: true })
         }
         Op::Bind { source, target, access } => {
-            let tree = copy(source)?;
-            Ok(Ready::Bind { tree, target, access: *access, origin: Origin::Host })
+            Ok(Ready::Tree { tree: copy(source)?, target, access: *access, own: false })
         }
         Op::Layer(layer) => open_layer(plan, session, layer)
             .map(|source| Ready::Layer(layer, source))
@@ -101,26 +98,35 @@ pub(super) fn open_all<'a>(
     plan.ops.iter().map(open).collect()
 }
 
-fn below(folder: &AbsPath, rest: &RelPath) -> Result<AbsPath, Failure> {
-    folder
-        .join(rest.as_bytes())
-        .map_err(|_| failure(Errno::ENAMETOOLONG, Some(folder), "a path below this is too long"))
-}
-
-fn how(resolve: ResolveFlag) -> OpenHow {
+fn how(flags: OFlag, resolve: ResolveFlag) -> OpenHow {
     OpenHow::new()
-        .flags(OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC)
+        .flags(flags | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC)
         .resolve(resolve | ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::RESOLVE_NO_MAGICLINKS)
 }
 
 /// Opens a canonical path of the host as a place.
-fn open(path: &AbsPath) -> nix::Result<OwnedFd> {
-    openat2(AT_FDCWD, path.as_bytes(), how(ResolveFlag::empty()))
+pub(super) fn open(path: &AbsPath) -> nix::Result<OwnedFd> {
+    openat2(AT_FDCWD, path.as_bytes(), how(OFlag::O_PATH, ResolveFlag::empty()))
 }
 
 /// Opens a place below a folder, never outside it and through no link; a link at the end is opened itself.
-pub(super) fn open_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> nix::Result<OwnedFd> {
-    openat2(folder, path, how(ResolveFlag::RESOLVE_BENEATH))
+pub(super) fn open_beneath(folder: impl AsFd, path: &[u8]) -> nix::Result<OwnedFd> {
+    openat2(folder, path, how(OFlag::O_PATH, ResolveFlag::RESOLVE_BENEATH))
+}
+
+/// Opens a place beneath the session's folder, and says how it is called.
+fn open_own(
+    plan: &Plan,
+    session: BorrowedFd<'_>,
+    path: &RelPath,
+) -> Result<(OwnedFd, AbsPath), Failure> {
+    let folder = &plan.session_dir;
+    let shown = folder
+        .join(path.as_bytes())
+        .map_err(|_| failure(Errno::ENAMETOOLONG, folder, "a path below this is too long"))?;
+    let fd =
+        open_beneath(session, path.as_bytes()).at(&shown, "opening a folder of the session")?;
+    Ok((fd, shown))
 }
 
 /// Copies the mounts at a canonical path of the host.
@@ -131,19 +137,19 @@ fn copy(path: &AbsPath) -> Result<OwnedFd, Failure> {
 
 /// A link opened at the end of a path is refused here.
 fn copy_mounts(fd: &OwnedFd, path: &AbsPath) -> Result<OwnedFd, Failure> {
-    Kind::of(fd.as_fd(), path)?;
-    clone_tree(fd.as_fd(), Path::new("")).at(path, "copying the mount of what is to be shown")
+    Kind::of(fd, path)?;
+    clone_tree(fd, "").at(path, "copying the mount of what is to be shown")
 }
 
 fn open_devices(console: Option<&AbsPath>) -> Result<Devices, Failure> {
-    let mut nodes = Vec::with_capacity(DEVICES.len());
+    let mut nodes = Vec::with_capacity(DEVICES.len() + 1);
     for (name, major, minor) in DEVICES {
         let path = fixed(&format!("/dev/{name}"))?;
         let node = copy(&path)?;
         let stat = fstat(&node).at(&path, "reading a device")?;
         let kind = stat.st_mode & libc::S_IFMT;
         if (kind, stat.st_rdev) != (libc::S_IFCHR, makedev(major, minor)) {
-            return Err(failure(Errno::ENODEV, Some(&path), "this is not the device of that name"));
+            return Err(failure(Errno::ENODEV, &path, "this is not the device of that name"));
         }
         nodes.push((name, node));
     }
@@ -158,36 +164,31 @@ fn open_layer(
     session: BorrowedFd<'_>,
     layer: &LayerOp,
 ) -> Result<LayerSource, Failure> {
-    let own = |name: String| {
+    let own = |name: &str| {
         let path = RelPath::new(format!("layers/{}/{name}", layer.id))
-            .map_err(|_| failure(Errno::EINVAL, Some(&layer.target), "bad layer name"))?;
-        let shown = below(&plan.session_dir, &path)?;
-        let fd = open_beneath(session, path.as_bytes()).at(&shown, "opening a layer's folder")?;
-        folder(fd, &shown)
+            .map_err(|_| failure(Errno::EINVAL, &layer.target, "bad layer name"))?;
+        open_own(plan, session, &path).and_then(folder)
     };
     let lower = open(&layer.target).at(&layer.target, "opening the real folder of a layer")?;
-    // Before scratch covers the old `/dev`.
-    let fuse = (layer.backend == Backend::Fuse).then(open_fuse).transpose()?;
     Ok(LayerSource {
-        lower: folder(lower, &layer.target)?,
-        upper: own("upper".to_owned())?,
-        work: own(format!("work.{}", plan.launch))?,
-        fuse,
+        lower: folder((lower, layer.target.clone()))?,
+        upper: own("upper")?,
+        work: own(&format!("work.{}", plan.launch))?,
+        // Before scratch covers the old `/dev`.
+        fuse: (layer.backend == Backend::Fuse).then(open_fuse).transpose()?,
     })
 }
 
-fn folder(fd: OwnedFd, path: &AbsPath) -> Result<OwnedFd, Failure> {
-    match Kind::of(fd.as_fd(), path)? {
+fn folder((fd, path): (OwnedFd, AbsPath)) -> Result<OwnedFd, Failure> {
+    match Kind::of(&fd, &path)? {
         Kind::Folder => Ok(fd),
-        Kind::Other => Err(failure(Errno::ENOTDIR, Some(path), "this is not a folder")),
+        Kind::Other => Err(failure(Errno::ENOTDIR, &path, "this is not a folder")),
     }
 }
 
 /// The kernel ties the mount to the user namespace of whoever opens this: it must be us, not the monitor.
 fn open_fuse() -> Result<OwnedFd, Failure> {
     let path = fixed("/dev/fuse")?;
-    let how = OpenHow::new()
-        .flags(OFlag::O_RDWR | OFlag::O_CLOEXEC)
-        .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
+    let how = how(OFlag::O_RDWR, ResolveFlag::empty());
     openat2(AT_FDCWD, path.as_bytes(), how).at(&path, "opening the fuse device")
 }

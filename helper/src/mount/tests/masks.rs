@@ -1,7 +1,7 @@
 //! Masks hold against the task, and against what the host does later.
 
 use super::stage::{
-    Host, Stage, bind, enter, enter_around_a_mount, errno, hide, masked, mount_table,
+    Host, Stage, bind, enter, enter_around_a_mount, errno, hide, masked, mount_table, private,
 };
 use landbox_shared::plan::{Access, Loss, Op};
 use landbox_shared::policy::{Backend, MaskKind};
@@ -262,8 +262,21 @@ fn a_missing_name_below_the_root_stays_hidden() {
     let Some(stage) = enter("masks::a_missing_name_below_the_root_stays_hidden") else { return };
     let name = Path::new("/landbox-no-such-folder/secret");
     let project = stage.layer("project", &stage.project, Backend::Kernel);
-    let mounted = stage.build([Op::Layer(project), hide(name, MaskKind::Missing)]);
+    fs::write(stage.project.join("secret"), "text").unwrap();
+    let mounted = stage.build([
+        masked(project, &[("secret", MaskKind::File)]),
+        hide(name, MaskKind::Missing),
+        hide(Path::new("/mnt"), MaskKind::Dir),
+        private("outbox", "/run/landbox/outbox"),
+    ]);
     assert!(!name.exists());
+    assert_eq!(fs::read_dir("/mnt").unwrap().count(), 0);
+    assert!(mounted.points.iter().any(|point| point.as_bytes() == b"/mnt"));
+    assert_eq!(fs::read(stage.project.join("secret")).unwrap(), b"");
+    assert_eq!(errno(fs::write(stage.project.join("secret"), "x")), libc::EROFS);
+    for written in ["/dev/null", "/tmp/x", "/run/landbox/outbox/x"] {
+        fs::write(written, "x").unwrap();
+    }
     assert_eq!(errno(fs::create_dir(name.parent().unwrap())), libc::EROFS);
     assert!(fs::read("/etc/passwd").is_ok());
     assert_eq!(errno(fs::write("/etc/landbox-test", "x")), libc::EROFS);
