@@ -123,11 +123,8 @@ impl Events {
     /// Takes a socket that keeps packets apart. `None` if it is anything else.
     pub(crate) fn new(fd: OwnedFd) -> Option<Self> {
         let kind = getsockopt(&fd, sockopt::SockType).ok()?;
-        (kind == SockType::SeqPacket).then_some(Self {
-            fd,
-            peer: "the controller",
-            says: PhantomData,
-        })
+        let events = Self { fd, peer: "the controller", says: PhantomData };
+        (kind == SockType::SeqPacket).then_some(events)
     }
 
     /// Lets go of the socket, in a forked child. Without it the child could not be told from the monitor, so it ends.

@@ -4,10 +4,10 @@ use crate::channel::{Channel, Message};
 use crate::confine;
 use crate::evidence::{self, Proof};
 use crate::failure::{Context, failed, refused, refused_at};
-use crate::lock::{self, Held, Locked};
+use crate::lock::{self, Locked};
 use crate::mount::{self, FuseRequest, Mounted as Mounts};
 use crate::ns::{self, Maps, Worlds};
-use crate::reap::{self, Signals};
+use crate::reap::{Crew, Signals};
 use crate::start::Caller;
 use crate::sys::process::{self, Child};
 use crate::verify::Verified;
@@ -36,14 +36,6 @@ pub(crate) struct Meant {
     pub(crate) maps: Maps,
 }
 
-/// What init keeps until the end.
-struct Crew {
-    _lock: Held,
-    task: Pid,
-    channel: Channel,
-    signals: Signals,
-}
-
 /// Goes through the stages, then reports how the task ended. The end of init is the end of the pid namespace. All of it
 /// comes from the monitor, by a fork.
 pub(crate) fn run(
@@ -58,7 +50,7 @@ pub(crate) fn run(
         .and_then(Mounted::connect)
         .and_then(Networked::confine)
         .and_then(|confined| confined.release(monitor))
-        .and_then(|released| released.keep(monitor))
+        .and_then(|Released(crew)| crew.keep(monitor))
         .unwrap_or_else(Event::Failed);
     // A monitor that can't be told is gone, and has taken this process with it.
     let _ = monitor.send(Stage::Watch, &Message::End(event), &[]);
@@ -81,6 +73,8 @@ fn isolate(
 ) -> Result<Isolated, Failure> {
     const STAGE: Stage = Stage::Namespaces;
     let Verified { caller, plan, exec, envelope_digest } = verified;
+    let meant = Meant { caller, plan, envelope_digest, maps };
+    let worlds = meant.maps.worlds;
     // The fast path; the end of the channel is the proof.
     prctl::set_pdeathsig(Signal::SIGKILL).stage(STAGE, "tying init to the monitor")?;
     monitor.expect(STAGE, &Message::Mapped)?;
@@ -88,15 +82,15 @@ fn isolate(
     let signals = Signals::catch().stage(STAGE, "catching signals")?;
 
     let [channel, theirs] = Channel::pair(["the task", "init"], STAGE)?;
-    let flags = match maps.worlds {
+    let flags = match worlds {
         Worlds::Two => CloneFlags::CLONE_NEWUSER,
         Worlds::One => CloneFlags::empty(),
     };
     let child = match process::clone(flags) {
         Ok(Some(child)) => child,
-        Ok(None) => task::run(&theirs, &plan, exec, &caller, maps.worlds),
+        Ok(None) => task::run(&theirs, &meant, exec),
         Err(Errno::EPERM | Errno::ENOSPC | Errno::EUSERS | Errno::EACCES)
-            if maps.worlds == Worlds::Two =>
+            if worlds == Worlds::Two =>
         {
             monitor.send(STAGE, &Message::OneOnly, &[])?;
             process::leave(0)
@@ -104,16 +98,16 @@ fn isolate(
         Err(errno) => return Err(failed(STAGE, errno, "", "making the task's process")),
     };
     drop((theirs, exec));
-    match maps.worlds {
+    match worlds {
         // Through the host's `/proc`: ours is not mounted yet.
-        Worlds::Two => ns::write(number(&child)?, &maps.task, false)?,
+        Worlds::Two => ns::write(number(&child)?, &meant.maps.task, false)?,
         Worlds::One => {}
     }
     ns::let_go_of_stdio(null)?;
     monitor.send(STAGE, &Message::Isolated, &[])?;
     let Locked { folder: session, held } = locked;
     let crew = Crew { _lock: held, task: child.pid, channel, signals };
-    Ok(Isolated { meant: Meant { caller, plan, envelope_digest, maps }, session, crew })
+    Ok(Isolated { meant, session, crew })
 }
 
 /// The task's number in the host's `/proc`, as that itself says of the descriptor: ours is in another namespace.
@@ -220,11 +214,3 @@ impl Confined {
 
 /// The task runs.
 struct Released(Crew);
-
-impl Released {
-    /// Reaps and forwards until the task has ended.
-    fn keep(self, monitor: &Channel) -> Result<Event, Failure> {
-        let Crew { _lock, task, channel, signals } = self.0;
-        reap::keep(&signals, monitor, &channel, task)
-    }
-}

@@ -2,27 +2,23 @@
 
 use crate::channel::{Channel, Message};
 use crate::failure::{Context, refused, require};
+use crate::lock::Held;
 use crate::sys::process;
 use landbox_shared::event::{Event, Failure, Stage, Status};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::signal::Signal::{
+    self, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH,
+};
+use nix::sys::signal::{SigSet, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
 use std::os::fd::AsFd;
 
 const STAGE: Stage = Stage::Watch;
 /// Signals that the controller passes on through init's pidfd.
-const FORWARDED: [Signal; 8] = [
-    Signal::SIGTERM,
-    Signal::SIGINT,
-    Signal::SIGHUP,
-    Signal::SIGQUIT,
-    Signal::SIGUSR1,
-    Signal::SIGUSR2,
-    Signal::SIGWINCH,
-    Signal::SIGCONT,
-];
+const FORWARDED: [Signal; 8] =
+    [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH, SIGCONT];
 
 /// The signals init reads instead of being interrupted by them.
 #[derive(Debug)]
@@ -32,43 +28,51 @@ impl Signals {
     /// Blocks them and opens the descriptor that brings them.
     pub(crate) fn catch() -> nix::Result<Self> {
         let mut set = SigSet::from_iter(FORWARDED);
-        set.add(Signal::SIGCHLD);
+        set.add(SIGCHLD);
         set.thread_block()?;
         SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).map(Self)
     }
 }
 
-/// Waits until the first task has ended, or could not be executed.
-pub(crate) fn keep(
-    signals: &Signals,
-    monitor: &Channel,
-    channel: &Channel,
-    task: Pid,
-) -> Result<Event, Failure> {
-    // Open until the task's program is executed; it brings the reason if it can't be.
-    let mut executing = Some(channel);
-    loop {
-        let readable = |fd| PollFd::new(fd, PollFlags::POLLIN);
-        let mut fds = vec![readable(signals.0.as_fd()), readable(monitor.as_fd())];
-        fds.extend(executing.map(|channel| readable(channel.as_fd())));
-        match poll(&mut fds, PollTimeout::NONE) {
-            Ok(_) | Err(Errno::EINTR) => {}
-            Err(errno) => return Err(errno).stage(STAGE, "waiting"),
-        }
-        let ready = |n: usize| fds.get(n).is_some_and(|fd| fd.any().unwrap_or(true));
-        if ready(2) {
-            match channel.receive(STAGE)? {
-                Some((Message::End(failed), _)) => return Ok(failed),
-                Some(_) => return Err(refused(STAGE, "the task spoke out of turn")),
-                // Closed by the execve.
-                None => executing = None,
+/// What init keeps until the end.
+#[derive(Debug)]
+pub(crate) struct Crew {
+    pub(crate) _lock: Held,
+    pub(crate) task: Pid,
+    /// To the task.
+    pub(crate) channel: Channel,
+    pub(crate) signals: Signals,
+}
+
+impl Crew {
+    /// Waits until the first task has ended, or could not be executed.
+    pub(crate) fn keep(self, monitor: &Channel) -> Result<Event, Failure> {
+        let Self { _lock, task, channel, signals } = &self;
+        // Open until the task's program is executed; it brings the reason if it can't be.
+        let mut executing = Some(channel);
+        loop {
+            let readable = |fd| PollFd::new(fd, PollFlags::POLLIN);
+            let mut fds = vec![readable(signals.0.as_fd()), readable(monitor.as_fd())];
+            fds.extend(executing.map(|channel| readable(channel.as_fd())));
+            match poll(&mut fds, PollTimeout::NONE) {
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(errno) => return Err(errno).stage(STAGE, "waiting"),
             }
-        }
-        require(!ready(1), STAGE, "the monitor is gone")?;
-        if ready(0) {
-            forward(signals, task).stage(STAGE, "passing a signal on")?;
-            if let Some(status) = reap(task).stage(STAGE, "reaping")? {
-                return Ok(Event::Exited(status));
+            let ready = |n: usize| fds.get(n).is_some_and(|fd| fd.any().unwrap_or(true));
+            if ready(2) {
+                match channel.receive(STAGE)? {
+                    Some((Message::End(failed), _)) => return Ok(failed),
+                    Some(_) => return Err(refused(STAGE, "the task spoke out of turn")),
+                    // Closed by the execve.
+                    None => executing = None,
+                }
+            }
+            require(!ready(1), STAGE, "the monitor is gone")?;
+            if ready(0) {
+                forward(signals, *task).stage(STAGE, "passing a signal on")?;
+                if let Some(status) = reap(*task).stage(STAGE, "reaping")? {
+                    return Ok(Event::Exited(status));
+                }
             }
         }
     }

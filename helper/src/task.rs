@@ -4,12 +4,13 @@
 use crate::channel::{Channel, Message};
 use crate::confine;
 use crate::failure::{Context, refused, require};
+use crate::init::Meant;
 use crate::ns::Worlds;
 use crate::start::Caller;
 use crate::sys::{fd, process};
 use landbox_shared::event::{Event, Failure, Stage};
 use landbox_shared::exec::Exec;
-use landbox_shared::plan::{Plan, Stdio};
+use landbox_shared::plan::Stdio;
 use landbox_shared::policy::SeccompProfile;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
@@ -30,8 +31,8 @@ const SHELL: &CStr = c"/bin/sh";
 const CONSOLE: &str = "/dev/console";
 
 /// Goes all the way. The caller is a fresh fork of init.
-pub(crate) fn run(init: &Channel, plan: &Plan, exec: Exec, caller: &Caller, worlds: Worlds) -> ! {
-    let event = match prepare(init, plan, exec, caller, worlds) {
+pub(crate) fn run(init: &Channel, meant: &Meant, exec: Exec) -> ! {
+    let event = match prepare(init, meant, exec) {
         Ok(program) => Event::ExecFailed { errno: program.execute() as i32 },
         Err(failure) => Event::Failed(failure),
     };
@@ -40,13 +41,8 @@ pub(crate) fn run(init: &Channel, plan: &Plan, exec: Exec, caller: &Caller, worl
     process::leave(127)
 }
 
-fn prepare(
-    init: &Channel,
-    plan: &Plan,
-    exec: Exec,
-    caller: &Caller,
-    worlds: Worlds,
-) -> Result<Prepared, Failure> {
+fn prepare(init: &Channel, meant: &Meant, exec: Exec) -> Result<Prepared, Failure> {
+    let Meant { caller, plan, envelope_digest: _, maps } = meant;
     // pivot_root moves every process that stands in the old root along, and this one must not stand elsewhere.
     chdir("/").stage(STAGE, "leaving the caller's folder")?;
 
@@ -57,7 +53,7 @@ fn prepare(
     let program = Prepared::new(exec)?;
 
     let root = init.hear(STAGE)?;
-    match worlds {
+    match maps.worlds {
         // A copy of the mounts that this user namespace can't change.
         Worlds::Two => unshare(CloneFlags::CLONE_NEWNS).stage(STAGE, "copying the mounts")?,
         Worlds::One => {}
