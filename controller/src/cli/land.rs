@@ -199,12 +199,24 @@ fn write_patch(call: &Invocation, review: &Review, file: &Path) -> Result<()> {
         return call.ui.patch(true, |out| review.write_patch(out));
     }
     let what = || format!("can't write {}", show(file));
-    let dir = file.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut out = tempfile::Builder::new().prefix(".landbox-").tempfile_in(dir).context(what)?;
+    // A device or a pipe (/dev/stdout, /dev/null) is written to; only a file may be replaced, where its links lead.
+    let place = match std::fs::metadata(file) {
+        Ok(meta) if meta.is_file() => std::fs::canonicalize(file).context(what)?,
+        Ok(_) => {
+            let out = std::fs::File::options().write(true).open(file).context(what)?;
+            return call.ui.patch_to(out, true, |out| review.write_patch(out));
+        }
+        Err(_) => file.to_owned(),
+    };
+    let dir = place.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // As the umask says: what a patch quotes may be private.
+    let mut out = tempfile::Builder::new()
+        .prefix(".landbox-")
+        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666))
+        .tempfile_in(dir)
+        .context(what)?;
     review.write_patch(out.as_file_mut())?;
-    let mode = rustix::fs::Mode::from_raw_mode(0o644);
-    rustix::fs::fchmod(out.as_file(), mode).context(what)?;
-    out.persist(file).context(what)?;
+    out.persist(&place).context(what)?;
     call.ui.status(format!("Wrote the patch to {}.", show(file)));
     Ok(())
 }

@@ -82,15 +82,24 @@ impl Ui {
 
     /// Prints a patch on stdout, made visible for a terminal; `raw` gives a reader that is no terminal the bytes.
     pub fn patch(&self, raw: bool, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
-        let out = std::io::stdout();
+        self.patch_to(std::io::stdout().lock(), raw, write)
+    }
+
+    /// [`Self::patch`] for a device or a pipe of another name.
+    pub fn patch_to(
+        &self,
+        out: impl Write + IsTerminal,
+        raw: bool,
+        write: impl FnOnce(&mut dyn Write) -> Result<()>,
+    ) -> Result<()> {
         let verbatim = raw && !out.is_terminal();
-        let mut out = Lenient(out.lock());
+        let mut out = Lenient(out);
         if verbatim {
             write(&mut out)?;
         } else {
             write(&mut patch::PatchPrinter::new(&mut out, self.color_stdout()))?;
         }
-        crate::error::Context::context(out.flush(), || "can't write to stdout".into())
+        crate::error::Context::context(out.flush(), || "can't write the patch".into())
     }
 
     /// Whether there is somebody to ask.

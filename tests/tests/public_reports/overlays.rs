@@ -25,6 +25,11 @@ const WATCH: &str = "import ctypes,os,select,struct,subprocess\n\
     \twhile b: w,m,c,n=struct.unpack('iIII',b[:16]); seen.add(w); b=b[16+n:]\n\
     print(sorted(seen)==sorted([f,d]))\n";
 
+const LISTEN: &str = "import ctypes,select\n\
+    l=ctypes.CDLL(None); fd=l.inotify_init(); l.inotify_add_watch(fd,b'README.md',2)\n\
+    print('ready', flush=True); input()\n\
+    print(len(select.select([fd],[],[],0.5)[0]), open('README.md').read().count('host'))\n";
+
 const MAPPED: &str = "import mmap,os,subprocess\n\
     f=os.open('log.txt',os.O_RDONLY); m=mmap.mmap(f,4,prot=mmap.PROT_READ)\n\
     subprocess.run(['sh','-c','printf new! | dd of=log.txt conv=notrunc status=none'])\n\
@@ -107,6 +112,20 @@ worlds! {
         let place = Place::new(world);
         let out = place.session::<&str, _>([], ["python3", "-c", WATCH]).output().ok();
         assert_eq!(out.text(), "True\n");
+    }
+
+    // The limit that the README names: the host writes to another file than the one watched.
+    [user_kernel, user_fuse]
+    fn watches_are_not_told_of_what_the_host_changes_though_it_can_be_read(world) {
+        let place = Place::new(world);
+        let mut live = place.session::<&str, _>([], ["python3", "-c", LISTEN]).stdin_open().start();
+        live.expect("ready");
+        let mut file = fs::File::options().append(true).open(place.project.join("README.md")).unwrap();
+        std::io::Write::write_all(&mut file, b"host\n").unwrap();
+        live.write(b"\n");
+        let said = live.wait().ok().text();
+        // Nor has fuse-overlayfs the new size, once it has looked.
+        assert!(said == "ready\n0 1\n" || world.overlay == Overlay::Fuse && said == "ready\n0 0\n", "{said}");
     }
 
     // The limit that the README names: the map is of the file below.

@@ -1,8 +1,8 @@
 //! Reviews and patches: complete, exact, and harmless to whoever reads them.
 
-use super::{change, copy_of, git, harmless_to_a_terminal, land, mode, patch, read};
+use super::{change, copy_of, git, harmless_to_a_terminal, host, land, mode, patch, read};
 use landbox_tests::snapshot::{Depth, Snapshot};
-use landbox_tests::{Place, worlds};
+use landbox_tests::{Place, world, worlds};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -186,5 +186,27 @@ worlds! {
         land(&place);
         assert_eq!(fs::read_link(place.project.join("README.md")).unwrap(), Path::new("/etc/passwd"));
         assert!(!place.project.join("pipe").exists() && !place.project.join("s").exists());
+    }
+
+    // A patch is written beside its name and renamed over it: that must not take a device's place.
+    [user_kernel, root_kernel]
+    fn a_patch_goes_through_devices_and_pipes_and_follows_links_to_files(world) {
+        let place = Place::new(world);
+        place.sh("echo more >> README.md").output().ok();
+        let text = read(patch(&place));
+        let null = fs::metadata("/dev/null").unwrap().ino();
+        for file in ["-", "/dev/stdout", "/dev/fd/1"] {
+            // A pipe of the user's own, or its name could not be opened.
+            let line = format!("{} land --patch {file} | cat", world::bin("landbox").display());
+            assert_eq!(host(&place, "/bin/sh", &["-c", &line], &place.project).output().ok().text(), text, "{file}");
+        }
+        place.landbox(["land", "--patch", "/dev/null"]).output().ok();
+        assert_eq!(fs::metadata("/dev/null").unwrap().ino(), null);
+        let [file, link] = ["real.patch", "link.patch"].map(|name| place.outside.join(name));
+        place.write(&file, "old\n");
+        place.symlink("real.patch", &link);
+        place.landbox(["land", "--patch", link.to_str().unwrap()]).prefix("umask 077").output().ok();
+        assert_eq!((read(&file), mode(&file)), (text, 0o600));
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
     }
 }
