@@ -93,6 +93,18 @@ fn a_session_whose_layer_is_gone_is_not_resumed_as_if_it_were_empty() {
 }
 
 #[test]
+fn a_session_that_is_named_needs_no_current_folder() {
+    let place = Place::new(World::USUAL);
+    changed(&place, "s");
+    let gone = place.outside.join("gone");
+    place.mkdir(&gone);
+    let script = format!("cd {0}; rmdir {0}", gone.display());
+    for args in [&["diff", "s"][..], &["land", "s", "--apply", "--yes"]] {
+        place.landbox(args).prefix(&script).output().ok();
+    }
+}
+
+#[test]
 fn a_name_that_is_the_id_of_another_session_is_refused() {
     let place = Place::new(World::USUAL);
     let session = changed(&place, "s");

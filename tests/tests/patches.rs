@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)] // tests
 
 use landbox_tests::{Place, worlds};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -13,6 +14,17 @@ fn git(dir: &Path, args: &[&str]) {
 }
 
 worlds! {
+    [user_kernel, user_fuse] fn git_works_in_a_folder_of_a_repository(world) {
+        let place = Place::new(world);
+        let script = "git init -q . && git add -A && git -c user.name=n -c user.email=e commit -qm i";
+        let mut make = Command::new("sh");
+        make.args(["-c", script]).current_dir(&place.project).uid(world.ids().0).gid(world.ids().1);
+        assert!(make.env("HOME", &place.home).status().unwrap().success());
+        let script = "git log --format=%s; echo x >> main.py; git status --short";
+        let out = place.sh(script).cwd(place.project.join("src")).output().ok();
+        assert_eq!(out.text(), "i\n M main.py\n", "{}", out.errors());
+    }
+
     [user_kernel, user_fuse, root_kernel] fn git_applies_all_of_a_patch_where_folders_give_way_to_files(world) {
         let place = Place::new(world);
         for folder in ["plain/empty", "deep/a/b", "bare", "end /of"] {

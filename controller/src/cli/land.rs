@@ -47,10 +47,14 @@ pub(super) struct Opened {
 pub(super) fn open(call: &Invocation, id: Option<&str>) -> Result<Opened> {
     let home = crate::host::home()?;
     let state = StateDir::open(&StateDir::locate(&home))?;
-    let here = std::env::current_dir()
-        .and_then(|dir| dir.canonicalize())
-        .context(|| "can't tell where we are".into())?;
-    let here = AbsPath::from_path(&here).ok();
+    // A folder that is gone is no obstacle to naming a session.
+    let here = match id {
+        Some(_) => None,
+        None => {
+            let here = std::env::current_dir().and_then(|dir| dir.canonicalize());
+            AbsPath::from_path(&here.context(|| "can't tell where we are".into())?).ok()
+        }
+    };
     let session = state.find(id, here.as_ref())?;
     if let Some(note) = apply::recover(&state, &session.snapshot.policy.project)? {
         call.ui.warning(note);

@@ -8,6 +8,7 @@ use landbox_shared::path::AbsPath;
 use landbox_shared::policy::{Mask, Policy};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Folders of the host that a session never sees: it gets its own, empty ones.
@@ -42,6 +43,8 @@ pub struct LaunchView {
     pub home: OsString,
     /// `PWD` for the task: as the caller wrote it where that leads to the project inside too.
     pub pwd: OsString,
+    /// Whether the project lies inside a git repository that begins above it.
+    pub repository_above: bool,
 }
 
 impl LaunchView {
@@ -106,8 +109,18 @@ impl LaunchView {
                 .map(|at| at.path),
             home: spelled(Some(facts.home_spelled.clone().into_os_string()), &policy.home),
             pwd: spelled(std::env::var_os("PWD"), &policy.project),
+            repository_above: repository_above(policy.project.as_path()),
         })
     }
+}
+
+/// Whether git, started in `project`, finds its repository in a folder above: on the same file system, as it demands.
+fn repository_above(project: &Path) -> bool {
+    let device = |path: &Path| std::fs::metadata(path).map(|meta| meta.dev()).ok();
+    let own = device(project);
+    let begins = |path: &Path| std::fs::symlink_metadata(path.join(".git")).is_ok();
+    !begins(project)
+        && project.ancestors().skip(1).take_while(|path| device(path) == own).any(begins)
 }
 
 /// Whether `text` is a spelling of `wanted` that holds inside: no link on the way lies in a folder that is private.

@@ -89,9 +89,12 @@ impl LayerView {
         let last = session.state.launches.last().map_or(0, |l| l.number);
         let seen = if live { last.saturating_sub(1) } else { last };
         let seen = seen.max(store.scanned);
-        store.save(seen)?;
+        // What can't be written down now is only looked at: a landing writes its records itself, or fails.
+        let unsaved = store.save(seen).err().map(|failure| failure.message);
         let owner = Owner::from_env(layer.target.as_path());
         let note = assign_groups(&layer.target, layer.kind, &mut changeset.changes, &owner);
+        let note =
+            [unsaved, note].into_iter().flatten().reduce(|all, more| format!("{all}; {more}"));
         renames::pair(&mut changeset.changes);
         Ok(Self { changeset, live, note, masks, store, upper, real })
     }

@@ -34,6 +34,10 @@ pub fn environment(
     for (name, value) in &policy.env {
         env.insert(name.clone().into_bytes(), value.clone().into_bytes());
     }
+    if view.repository_above {
+        // Inside, the project is a file system of its own, at which git would stop looking.
+        env.entry(b"GIT_DISCOVERY_ACROSS_FILESYSTEM".to_vec()).or_insert_with(|| b"1".to_vec());
+    }
     env.insert(b"HOME".to_vec(), view.home.as_bytes().to_vec());
     env.insert(b"PWD".to_vec(), view.pwd.as_bytes().to_vec());
     let mut path = format!("{INSIDE}/bin:").into_bytes();

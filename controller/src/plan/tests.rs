@@ -404,6 +404,10 @@ fn the_environment_holds_inside() {
     policy.env = vec![("PATH".into(), "/opt/bin".into())];
     let env = text(environment([], &policy, &view(&policy)));
     assert!(env.contains(&"PATH=/run/landbox/bin:/opt/bin".to_owned()), "{env:?}");
+    let mut view = view(&policy);
+    view.repository_above = true;
+    let env = text(environment([], &policy, &view));
+    assert!(env.contains(&"GIT_DISCOVERY_ACROSS_FILESYSTEM=1".to_owned()), "{env:?}");
 }
 
 /// What a session sees at `path`: the host's path that shows there, or `None` where it is hidden or private.
