@@ -18,7 +18,7 @@ fi
 need_packages "${BUILD_PACKAGES[@]}" "${RUN_PACKAGES[@]}"
 need_cargo
 say "Building Landbox (a few minutes the first time)"
-cargo build --quiet --release --locked --manifest-path "$here/Cargo.toml"
+build_release "$here"
 landbox=$here/target/release/landbox
 
 # Without a name of its own the newest session of the directory would be reviewed: right unless two run at once.

@@ -51,3 +51,15 @@ cargo_is_new_enough() {
   set -- $version
   [ "$1" -gt 1 ] || [ "$2" -ge 91 ]
 }
+
+# build_release DIR: builds both programs of the checkout into DIR/target/release. Static where the C library can be
+# linked so: every session starts both, and finding and relocating shared libraries is a good part of that.
+build_release() {
+  local manifest=$1/Cargo.toml static=() program
+  if echo 'int main(void) { return 0; }' | gcc -static-pie -x c -o /dev/null - 2>/dev/null; then
+    static=(-C target-feature=+crt-static)
+  fi
+  for program in landbox-helper landbox; do
+    cargo rustc --quiet --release --locked --manifest-path "$manifest" --package "$program" --bin "$program" -- "${static[@]}"
+  done
+}

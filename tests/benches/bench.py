@@ -307,16 +307,19 @@ class Bench:
             subprocess.run([self.landbox, "-q", "run", "--name", "land", "--", "python3", mk, top, str(changes)],
                            env=self.env, cwd=top, check=True, stdin=DEVNULL)
             # The peer runs in the merged view of a session of its own, over the same changes.
-            git = ("cp .git/index /tmp/i && export GIT_INDEX_FILE=/tmp/i && "
+            # Nothing of one round helps the next: neither its index nor the objects it wrote.
+            git = ("mkdir /tmp/o$i && cp .git/index /tmp/i && export GIT_INDEX_FILE=/tmp/i "
+                   "GIT_OBJECT_DIRECTORY=/tmp/o$i GIT_ALTERNATE_OBJECT_DIRECTORIES=$PWD/.git/objects && "
                    "git add -A && git diff --cached --binary HEAD > /tmp/p")
-            script = ("python3 %s %s %d && for i in 1 2 3; do a=$(date +%%s%%N); sh -c '%s'; "
+            script = ("python3 %s %s %d && for i in 1 2 3; do a=$(date +%%s%%N); ( %s ); "
                       "b=$(date +%%s%%N); echo $(( (b-a)/1000 )); done" % (mk, top, changes, git))
 
             def merged_git():
-                out = subprocess.run([self.landbox, "-q", "run", "--", "sh", "-c", script], env=self.env,
-                                     cwd=top, check=True, stdin=DEVNULL, stdout=subprocess.PIPE,
-                                     stderr=subprocess.PIPE).stdout
-                return statistics.median(int(line) / 1e3 for line in out.split())
+                done = subprocess.run(self.run_in(script), env=self.env, cwd=top, check=False, stdin=DEVNULL,
+                                      stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                if done.returncode:
+                    sys.exit("git: exit %d: %s" % (done.returncode, done.stderr.decode()[-600:]))
+                return statistics.median(int(line) / 1e3 for line in done.stdout.split())
             patch = os.path.join(self.work, "p.patch")
             self.rows("card + patch, %d changes in a tree of %d files" % (changes, count),
                       "git add -A + git diff --cached", {
