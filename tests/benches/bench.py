@@ -3,7 +3,7 @@
 
   bench.py [--bin DIR] [--work DIR] [--rounds N] [--files N] [--json FILE] [GROUP ..]
 
-GROUP: start helper storm end files edits land pty (all of these when none is named), memory (as root).
+GROUP: start storm end files edits land pty (all of these when none is named), memory (as root).
 Every row is a median over the rounds with minimum and maximum; the ratio is the median of the
 per-round ratios to the group's peer. Absolute times depend on the machine: ratios count.
 """
@@ -92,7 +92,7 @@ class Bench:
     def sweep(self):
         """Removes every session, so that the state folder stays small between groups."""
         listing = json.loads(subprocess.run([self.landbox, "--json", "ls"], env=self.env, cwd=self.project,
-                                            stdout=subprocess.PIPE, check=True).stdout)
+                                            stdout=subprocess.PIPE, stderr=DEVNULL, check=True).stdout)
         for session in listing["sessions"]:
             if not (session["landing"] or {}).get("discarded_at"):
                 subprocess.run([self.landbox, "discard", session["id"], "--yes"], env=self.env,
@@ -124,50 +124,6 @@ class Bench:
         self.rows("start to exit of true, own network", "bwrap --unshare-net", cells,
                   max(self.rounds, 40), warm=3)
         self.sweep()
-
-    def helper(self):
-        """The helper's own part, as strace sees it: all from its start to its end but the controller's and the task's
-        turns. For bwrap the same without a controller. Both are slowed by the tracing, which touches few calls."""
-        if not shutil.which("strace"):
-            print("\n== the helper's own part: left out, strace is not installed")
-            return
-        log = os.path.join(self.work, "trace")
-        calls = "execve,exit_group,sendmsg,sendto"
-
-        def trace(argv):
-            self.spawn_ms(["strace", "-f", "--seccomp-bpf", "-ttt", "-e", "trace=" + calls, "-o", log] + argv)
-            events = []
-            with open(log, encoding="utf-8", errors="replace") as lines:
-                for line in lines:
-                    pid, when, what = line.split(None, 2)
-                    events.append((pid, float(when) * 1e3, what))
-            return events
-
-        def first(events, *words):
-            return next(event for event in events if all(word in event[2] for word in words))
-
-        def ends(events, program):
-            begin = first(events, "execve(", '/%s"' % program)
-            task = first(events, "execve(", '["/bin/true"')
-            last = {pid: when for pid, when, what in events if what.startswith("+++")}
-            return begin[1], task[1], last[task[0]], last[begin[0]]
-
-        def bwrap():
-            begin, task, done, end = ends(trace([shutil.which("bwrap")] + BWRAP[1:] + ["/bin/true"]), "bwrap")
-            return task - begin + end - done
-
-        def landbox():
-            events = trace([self.landbox, "-q", "run", "--", "/bin/true"])
-            begin, task, done, end = ends(events, "landbox-helper")
-            monitor = first(events, "execve(", '/landbox-helper"')[0]
-            said = [when for pid, when, what in events if pid == monitor and what.startswith("sendmsg(4")]
-            controller = events[0][0]
-            # Challenge, the plan's arrival (the controller's turn between the two is the helper's idling), evidence,
-            # the controller's word.
-            released = [when for pid, when, what in events if pid == controller and "lbxgo" in what][-1]
-            return said[0] - begin + said[1] - said[0] + task - released + end - done
-        self.rows("the helper's own part (traced)", "bwrap", {"bwrap": bwrap, "landbox-helper": landbox},
-                  max(self.rounds, 15))
 
     def storm(self):
         def storm(argv):
@@ -229,6 +185,9 @@ class Bench:
         git = ["git", "-C", top, "-c", "user.name=n", "-c", "user.email=a@b.c", "-c", "gc.auto=0"]
         for words in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "base"]):
             subprocess.run(git + words, env=self.env, check=True, stdout=DEVNULL)
+        # Else git would read every file of the same second again, each time.
+        time.sleep(2)
+        subprocess.run(git + ["status"], env={**self.env, "GIT_OPTIONAL_LOCKS": "1"}, check=True, stdout=DEVNULL)
         return top
 
     def inside(self, name, script, cwd, rounds):
@@ -448,7 +407,7 @@ class Bench:
         }, 2, unit="KiB", warm=0)
 
 
-GROUPS = {"start": Bench.start, "helper": Bench.helper, "storm": Bench.storm, "end": Bench.end, "files": Bench.file_work,
+GROUPS = {"start": Bench.start, "storm": Bench.storm, "end": Bench.end, "files": Bench.file_work,
           "edits": Bench.edits, "land": Bench.land, "pty": Bench.pty, "memory": Bench.memory}
 
 
