@@ -162,7 +162,7 @@ fn reason(session: &Session, expired: bool) -> Result<Option<Reason>> {
     if !session.snapshot.isolated {
         return Ok(Some(Reason::Bare));
     }
-    if show::never_started(session) {
+    if session.has_never_started() {
         return Ok(Some(Reason::NeverStarted));
     }
     if landing.count > 0 && !show::holds_changes(session) {

@@ -214,7 +214,7 @@ fn refuse_taken(state: &StateDir, name: &str) -> Result<()> {
             return Err(Failure::new(Kind::Refused, format!("session {name} ({id}) is running"))
                 .hint("choose another --name, or wait for its end"));
         }
-        if show::never_started(session) {
+        if session.has_never_started() {
             if let Some(_lock) = session.try_lock()? {
                 state.remove(session)?;
             }

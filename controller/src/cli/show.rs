@@ -57,13 +57,6 @@ pub(super) fn refresh_changes(session: &mut Session, live: bool) {
         if session.snapshot.isolated { land::counts(session, live).ok() } else { None };
 }
 
-/// Whether nothing ever ran in a session: its start was cut short.
-pub(super) fn never_started(session: &Session) -> bool {
-    session.snapshot.isolated
-        && session.state.state == Phase::Starting
-        && session.state.launches.iter().all(|launch| launch.boundary.is_none())
-}
-
 /// Whether a session holds changes that were neither landed nor discarded. What can't be read counts as held.
 pub(super) fn holds_changes(session: &Session) -> bool {
     if session.state.landing.discarded_at.is_some() || !session.snapshot.isolated {

@@ -31,8 +31,31 @@ use crate::session::store::Session;
 fn check_present(session: &Session) -> Result<()> {
     let id = &session.snapshot.id;
     match &session.state.landing.discarded_at {
+        // A start that was killed may have left nothing but the session's name.
+        None if session.has_never_started() && !session.dir.join("layers").exists() => {
+            Err(Failure::new(Kind::Nothing, format!("session {id} never started"))
+                .hint(format!("landbox resume {id} starts it; landbox discard {id} removes it")))
+        }
         None => Ok(()),
         Some(at) => Err(Failure::new(Kind::Nothing, format!("session {id} was discarded at {at}"))
             .hint("landbox ls lists the sessions that still hold changes")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::store::StateDir;
+
+    #[test]
+    fn a_session_whose_start_was_cut_short_is_told_from_one_whose_layers_are_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = StateDir::open(&dir.path().join("state")).unwrap();
+        let snapshot = crate::session::testing::snapshot("aaaaaaaaaa", None);
+        let mut session = state.create(snapshot).unwrap();
+        let said = check_present(&session).unwrap_err();
+        assert_eq!((said.kind, said.message.ends_with("never started")), (Kind::Nothing, true));
+        session.state.state = crate::session::model::Phase::Running;
+        assert!(check_present(&session).is_ok());
     }
 }

@@ -344,6 +344,13 @@ impl StateDir {
 }
 
 impl Session {
+    /// Whether nothing ever ran in it: its start was cut short.
+    pub fn has_never_started(&self) -> bool {
+        self.snapshot.isolated
+            && self.state.state == Phase::Starting
+            && self.state.launches.iter().all(|launch| launch.boundary.is_none())
+    }
+
     /// Replaces `state.json` atomically. Not synced: the exit path syncs nothing, and `gc` and `land` wait for it.
     pub fn save_state(&self) -> Result<()> {
         write_json(&self.dir.join("state.json"), &self.state, 0o600)
