@@ -7,6 +7,7 @@
 //! - `*`, `?` and `[` are ordinary characters of a name that exists. Where nothing of that name exists, the entry is
 //!   refused: it was meant as a pattern, and patterns are not supported.
 //! - A blank at either end is refused for the same reason, unless something of that name exists.
+//! - A path below what is no folder is refused.
 //! - Links are followed to their end, through the deepest part that exists.
 
 use crate::config::Entry;
@@ -38,8 +39,27 @@ pub(super) fn locate(entry: &Entry, project: &AbsPath, facts: &Facts) -> Result<
         {
             return refuse("the path starts or ends with a blank, and nothing has that very name");
         }
+        // To hide what is below a file would take the file away.
+        if let Some(file) = file_above(&located.path, facts) {
+            return refuse(&format!("{file} is not a folder, so nothing can be below it"));
+        }
     }
     Ok(located)
+}
+
+/// The deepest existing part of a missing path, if it is no folder.
+fn file_above(path: &AbsPath, facts: &Facts) -> Option<AbsPath> {
+    let mut above = path.parent();
+    while let Some(part) = above {
+        match facts.files.locate(part.as_path())?.kind {
+            FileKind::Missing => above = part.parent(),
+            FileKind::File | FileKind::Socket | FileKind::Special | FileKind::Link => {
+                return Some(part);
+            }
+            FileKind::Dir | FileKind::Denied => return None,
+        }
+    }
+    None
 }
 
 /// Expands `~` and relative paths, and refuses what nothing expands.

@@ -29,6 +29,8 @@ fn what_no_list_understands_is_refused_in_every_list_by_name() {
         "[ab]",
         "key?",
         "a\0b",
+        "~/.profile/x",
+        "README.md/deep/er",
     ] {
         for list in LISTS {
             bot(&place, list, entry);
