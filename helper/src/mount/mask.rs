@@ -100,17 +100,14 @@ impl MaskTree {
         }
     }
 
-    /// The merged view takes a folder's mode, owner and times from the topmost one: ours must look like the real.
+    /// The merged view takes a folder's mode, owner and times from the topmost one: that must look like the real.
     fn finish(self) -> nix::Result<Vec<OwnedFd>> {
-        let root = fstat(&self.real)?;
-        for folder in [&self.show, &self.hide] {
-            for (path, seen) in &self.seen {
-                if let Some(stat) = seen {
-                    copy_look(folder, path.as_bytes(), stat)?;
-                }
+        for (path, seen) in &self.seen {
+            if let Some(stat) = seen {
+                copy_look(&self.show, path.as_bytes(), stat)?;
             }
-            copy_look(folder, b".", &root)?;
         }
+        copy_look(&self.show, b".", &fstat(&self.real)?)?;
         Ok(vec![self.show, self.hide, self.real])
     }
 }
