@@ -10,7 +10,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal::{
     self, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH,
 };
-use nix::sys::signal::{SigSet, kill};
+use nix::sys::signal::{SigSet, kill, killpg};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
 use std::os::fd::AsFd;
@@ -83,12 +83,19 @@ fn forward(signals: &Signals, task: Pid) -> nix::Result<()> {
         let same = |signal: &Signal| u32::try_from(*signal as i32) == Ok(caught.ssi_signo);
         // Number 0: sent from outside this pid namespace. The task itself needs no go-between.
         let signal = FORWARDED.into_iter().find(|signal| same(signal) && caught.ssi_pid == 0);
-        match signal.map_or(Ok(()), |signal| kill(task, signal)) {
+        match signal.map_or(Ok(()), |signal| pass_on(signal, task)) {
             Ok(()) | Err(Errno::ESRCH) => {}
             Err(errno) => return Err(errno),
         }
     }
     Ok(())
+}
+
+/// What a key sends, it sends to the whole job: a shell that waits for its child would leave that running.
+fn pass_on(signal: Signal, task: Pid) -> nix::Result<()> {
+    let is_key = matches!(signal, SIGINT | SIGQUIT);
+    // The task may not lead its group yet.
+    if is_key && killpg(task, signal).is_ok() { Ok(()) } else { kill(task, signal) }
 }
 
 /// Reaps all that ended; says how the task did, if it is among them.

@@ -1,8 +1,7 @@
 //! What comes in with the start: descriptors, variables, terminals, the host's processes.
 
 use super::{host, kinds};
-use landbox_tests::procs;
-use landbox_tests::{Place, worlds};
+use landbox_tests::{Place, procs, world, worlds};
 use std::time::{Duration, Instant};
 
 worlds! {
@@ -94,5 +93,25 @@ worlds! {
         assert_eq!(terminal.wait(), 3);
         assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
         assert!(terminal.shown().contains("\n5000\r\n"));
+    }
+
+    // In a pipeline the terminal stays as it is, so its keys come as signals: for the whole job, as outside.
+    [user_kernel, root_kernel]
+    fn an_interrupt_reaches_the_job_and_not_only_the_shell_that_waits_for_it(world) {
+        let place = Place::new(world);
+        let script = "trap 'echo caught >&2; exit 5' INT; echo ready >&2; sleep 100";
+        let line = format!("{} run -- sh -c \"{script}\" | cat; true", world::bin("landbox").display());
+        let start = Instant::now();
+        let mut terminal = host(&place, "/bin/bash", &["-c", &line], &place.project).terminal(80, 24);
+        terminal.expect("ready");
+        terminal.send(b"\x03");
+        terminal.expect("caught");
+        terminal.wait();
+        // Without any terminal, too.
+        let mut live = place.sh("trap 'exit 5' INT; echo ready; sleep 100").start();
+        live.expect("ready");
+        procs::kill(live.pid(), rustix::process::Signal::INT);
+        live.wait().expect(5);
+        assert!(start.elapsed() < Duration::from_secs(50), "{:?}", start.elapsed());
     }
 }
