@@ -8,7 +8,8 @@ use landbox_shared::event::{Event, Failure, Stage, Status};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal::{
-    self, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH,
+    self, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGSTOP, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2,
+    SIGWINCH,
 };
 use nix::sys::signal::{SigSet, kill, killpg};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -17,8 +18,8 @@ use std::os::fd::AsFd;
 
 const STAGE: Stage = Stage::Watch;
 /// Signals that the controller passes on through init's pidfd.
-const FORWARDED: [Signal; 8] =
-    [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH, SIGCONT];
+const FORWARDED: [Signal; 9] =
+    [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH, SIGTSTP, SIGCONT];
 
 /// The signals init reads instead of being interrupted by them.
 #[derive(Debug)]
@@ -93,9 +94,14 @@ fn forward(signals: &Signals, task: Pid) -> nix::Result<()> {
 
 /// What a key sends, it sends to the whole job: a shell that waits for its child would leave that running.
 fn pass_on(signal: Signal, task: Pid) -> nix::Result<()> {
-    let is_key = matches!(signal, SIGINT | SIGQUIT);
+    let key = match signal {
+        SIGINT | SIGQUIT | SIGCONT => Some(signal),
+        // The kernel keeps a group without a parent in its session from being stopped in any other way.
+        SIGTSTP => Some(SIGSTOP),
+        _ => None,
+    };
     // The task may not lead its group yet.
-    if is_key && killpg(task, signal).is_ok() { Ok(()) } else { kill(task, signal) }
+    if key.is_some_and(|signal| killpg(task, signal).is_ok()) { Ok(()) } else { kill(task, signal) }
 }
 
 /// Reaps all that ended; says how the task did, if it is among them.

@@ -2,6 +2,7 @@
 
 use super::{host, kinds};
 use landbox_tests::{Place, procs, world, worlds};
+use rustix::process::Signal;
 use std::time::{Duration, Instant};
 
 worlds! {
@@ -45,7 +46,7 @@ worlds! {
             other.pid()
         );
         let out = place.sh(&script).output();
-        procs::kill(other.pid(), rustix::process::Signal::KILL);
+        procs::kill(other.pid(), Signal::KILL);
         other.wait();
         assert_eq!(out.ok().text(), "");
     }
@@ -110,8 +111,27 @@ worlds! {
         // Without any terminal, too.
         let mut live = place.sh("trap 'exit 5' INT; echo ready; sleep 100").start();
         live.expect("ready");
-        procs::kill(live.pid(), rustix::process::Signal::INT);
+        procs::kill(live.pid(), Signal::INT);
         live.wait().expect(5);
         assert!(start.elapsed() < Duration::from_secs(50), "{:?}", start.elapsed());
+    }
+
+    // Whoever stops a job expects that it does nothing meanwhile.
+    [user_kernel, user_fuse]
+    fn a_stopped_job_stops_inside_and_goes_on_when_continued(world) {
+        let place = Place::new(world);
+        let mut live = place.sh("echo ready; while [ ! -e ~/go ]; do sleep 0.05; done; exit 5").start();
+        live.expect("ready");
+        let states = |wanted: char| {
+            let inside: Vec<_> = procs::descendants(live.pid()).into_iter().filter(|p| p.name == "sh").collect();
+            (!inside.is_empty() && inside.iter().all(|p| (p.state == 'T') == (wanted == 'T'))).then_some(())
+        };
+        procs::kill(live.pid(), Signal::TSTP);
+        procs::wait_for("the shell to stop", 10, || states('T'));
+        procs::wait_for("landbox to stop", 10, || procs::Proc::read(live.pid()).filter(|p| p.state == 'T'));
+        procs::kill(live.pid(), Signal::CONT);
+        procs::wait_for("the shell to go on", 10, || states('S'));
+        procs::kill(live.pid(), Signal::TERM);
+        live.wait().expect(128 + 15);
     }
 }
