@@ -21,6 +21,11 @@ const STAGE: Stage = Stage::Watch;
 const FORWARDED: [Signal; 9] =
     [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH, SIGTSTP, SIGCONT];
 
+/// What keys send, they send to the whole job: a shell that waits for its child would leave that running. A group without
+/// a parent in its session can be stopped by SIGSTOP alone.
+const KEYS: [(Signal, Signal); 4] =
+    [(SIGINT, SIGINT), (SIGQUIT, SIGQUIT), (SIGTSTP, SIGSTOP), (SIGCONT, SIGCONT)];
+
 /// The signals init reads instead of being interrupted by them.
 #[derive(Debug)]
 pub(crate) struct Signals(SignalFd);
@@ -92,16 +97,13 @@ fn forward(signals: &Signals, task: Pid) -> nix::Result<()> {
     Ok(())
 }
 
-/// What a key sends, it sends to the whole job: a shell that waits for its child would leave that running.
 fn pass_on(signal: Signal, task: Pid) -> nix::Result<()> {
-    let key = match signal {
-        SIGINT | SIGQUIT | SIGCONT => Some(signal),
-        // The kernel keeps a group without a parent in its session from being stopped in any other way.
-        SIGTSTP => Some(SIGSTOP),
-        _ => None,
-    };
+    let key = KEYS.iter().find(|(key, _)| *key == signal);
     // The task may not lead its group yet.
-    if key.is_some_and(|signal| killpg(task, signal).is_ok()) { Ok(()) } else { kill(task, signal) }
+    if key.is_some_and(|(_, sent)| killpg(task, *sent).is_ok()) {
+        return Ok(());
+    }
+    kill(task, signal)
 }
 
 /// Reaps all that ended; says how the task did, if it is among them.

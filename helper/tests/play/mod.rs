@@ -170,7 +170,15 @@ impl Stage {
                 FdMapping { parent_fd: theirs, child_fd: 4 },
             ])
             .unwrap();
-        let child = command.spawn().unwrap();
+        let child = loop {
+            match command.spawn() {
+                // A test that started a program at the same moment may still hold the copy open for writing.
+                Err(e) if e.kind() == std::io::ErrorKind::ExecutableFileBusy => {
+                    std::thread::sleep(std::time::Duration::from_millis(5));
+                }
+                other => break other.unwrap(),
+            }
+        };
         drop(command);
         Launch { child, envelope: Some(File::from(envelope)), events }
     }
