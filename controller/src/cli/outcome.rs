@@ -11,6 +11,8 @@ use landbox_shared::bytes;
 use landbox_shared::event::{Event, Stage, Status};
 use rustix::io::Errno;
 use rustix::process::Signal;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 
 /// The program was not found.
 const NOT_FOUND: u8 = 127;
@@ -155,9 +157,22 @@ pub(super) fn exec_code(errno: i32) -> u8 {
 pub(super) fn exec_failure(program: &[u8], errno: i32) -> Failure {
     let name = visible(program);
     if exec_code(errno) == NOT_FOUND {
-        Failure::new(Kind::Failed, format!("{name}: command not found")).hint(
-            "the session searches the PATH you have now; give the program's full path, or install it",
-        )
+        let failure = Failure::new(Kind::Failed, format!("{name}: command not found"));
+        let show = |path: &std::path::Path| visible(path.as_os_str().as_bytes());
+        match crate::policy::program::outside(OsStr::from_bytes(program)) {
+            None => failure.hint(
+                "the session searches the PATH you have now; give the program's full path, or install it",
+            ),
+            Some((script, Some(by))) => failure.hint(format!(
+                "{} is run by {}: one of them is not there inside",
+                show(&script),
+                show(&by)
+            )),
+            Some((file, None)) => failure.hint(format!(
+                "{} is there outside, but it, or what it is loaded by, is not inside",
+                show(&file)
+            )),
+        }
     } else {
         Failure::new(Kind::Failed, format!("{name}: can't be executed: {}", error(errno)))
             .hint(format!("chmod +x makes a script executable: chmod +x {name}"))

@@ -5,7 +5,7 @@ pub mod environment;
 pub(crate) mod layers;
 mod masks;
 pub mod paths;
-mod program;
+pub(crate) mod program;
 mod project;
 mod worktree;
 

@@ -36,14 +36,26 @@ pub(super) fn files(
             .find(|path| is_file(path).is_some())
     };
     let Some(at) = spelled.as_deref().and_then(is_file) else { return Vec::new() };
-    let interpreter = interpreter(&at.path).as_deref().and_then(is_file).map(|at| at.path);
+    let interpreter = interpreter(at.path.as_path()).as_deref().and_then(is_file).map(|at| at.path);
     at.links.into_iter().chain([at.path]).chain(interpreter).collect()
 }
 
+/// Where a program lies outside, as the caller would find it, and its interpreter where it is a script.
+pub(crate) fn outside(program: &OsStr) -> Option<(PathBuf, Option<PathBuf>)> {
+    let found = if program.as_bytes().contains(&b'/') {
+        Some(std::env::current_dir().ok()?.join(program)).filter(|path| path.is_file())
+    } else {
+        let folders = std::env::var_os("PATH")?;
+        std::env::split_paths(&folders).map(|folder| folder.join(program)).find(|p| p.is_file())
+    }?;
+    let interpreter = interpreter(&found);
+    Some((found, interpreter))
+}
+
 /// What a script's first line names.
-fn interpreter(script: &AbsPath) -> Option<PathBuf> {
+fn interpreter(script: &Path) -> Option<PathBuf> {
     let mut head = Vec::new();
-    std::fs::File::open(script.as_path()).ok()?.take(256).read_to_end(&mut head).ok()?;
+    std::fs::File::open(script).ok()?.take(256).read_to_end(&mut head).ok()?;
     let line = head.strip_prefix(b"#!")?.split(|b| *b == b'\n').next()?;
     let word = line.trim_ascii().split(|b| matches!(b, b' ' | b'\t')).next()?;
     word.starts_with(b"/").then(|| PathBuf::from(OsStr::from_bytes(word)))

@@ -1,6 +1,6 @@
 //! What comes in with the start: descriptors, variables, terminals, the host's processes.
 
-use super::{host, kinds};
+use super::{host, kinds, set_mode};
 use landbox_tests::{Place, procs, world, worlds};
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
@@ -133,5 +133,17 @@ worlds! {
         procs::wait_for("the shell to go on", 10, || states('S'));
         procs::kill(live.pid(), Signal::TERM);
         live.wait().expect(128 + 15);
+    }
+
+    // A loop of restarts, because nothing said what was missing.
+    [user_kernel]
+    fn a_program_whose_interpreter_is_missing_is_named_with_it(world) {
+        let place = Place::new(world);
+        let agent = place.home.join("bin/agent");
+        place.write(&agent, "#!/run/landbox-test-nothing/node\n");
+        set_mode(&agent, 0o755);
+        let path = format!("{}:/usr/bin:/bin", place.home.join("bin").display());
+        let out = place.session::<&str, _>([], ["agent"]).env("PATH", &path).output().expect(127);
+        assert!(out.errors().contains("/run/landbox-test-nothing/node"), "{}", out.errors());
     }
 }
