@@ -79,12 +79,13 @@ pub(super) fn run(call: &Invocation, args: RunArgs) -> Result<u8> {
     let Resolved { policy, warnings } = policy::resolve(&config, &flags, &facts, env)?;
     put_right(call, &state, &policy.project)?;
     let auto = is_auto(&config, &flags);
-    let starter = Starter::new(call, facts, state)?;
+    let mut starter = Starter::new(call, facts, state)?;
     for warning in &warnings {
         starter.warn(warning);
     }
     let mut snapshot = freeze(&config, args.name, policy, true)?;
     let report = args.report.as_deref();
+    let mut may_repeat = true;
     loop {
         let (mut session, attendance) = create(&starter.state, snapshot.clone())?;
         let unstarted = match starter.launch(&mut session, &config.command, report) {
@@ -93,7 +94,8 @@ pub(super) fn run(call: &Invocation, args: RunArgs) -> Result<u8> {
         };
         // Nothing ran: nothing is kept, and the name is free again.
         let retry = auto.then(|| with_fuse(&starter, &unstarted, &snapshot.policy)).flatten();
-        if retry.is_none() {
+        let repeat = may_repeat && retry.is_none() && may_have_moved(&unstarted);
+        if retry.is_none() && !repeat {
             // For the report alone: a state that can't be written must not keep the folder.
             let _ = unstarted.record(&mut session);
             starter.report(&session, report, Vec::new());
@@ -106,7 +108,24 @@ pub(super) fn run(call: &Invocation, args: RunArgs) -> Result<u8> {
                 snapshot.policy_digest = digest(&policy)?;
                 snapshot.policy = policy;
             }
+            None if repeat => {
+                may_repeat = false;
+                starter.facts = Facts::gather()?;
+            }
             None => return tell(call, unstarted, &config.command),
+        }
+    }
+}
+
+/// Whether the host may have changed under the launch: a mount, a socket or a folder that was there when the plan was
+/// made is gone. Then the plan is worth making once more.
+fn may_have_moved(unstarted: &Unstarted) -> bool {
+    match unstarted {
+        Unstarted::Refused(Refusal::Helper(failure)) => {
+            matches!(failure.stage, Stage::Mount | Stage::Evidence)
+        }
+        Unstarted::Refused(Refusal::Interrupted(_) | Refusal::Other(_)) | Unstarted::Exec(_) => {
+            false
         }
     }
 }

@@ -55,9 +55,9 @@ impl EventSocket {
             let message = match message {
                 Ok(message) => message,
                 Err(Errno::AGAIN) => return Ok(Received::Pending),
-                Err(Errno::INTR) => continue,
-                // A helper that was killed with our envelope unread resets the connection.
-                Err(Errno::CONNRESET) => return Ok(Received::Closed),
+                // A helper that ended before it read our last word resets the connection, once; what it said before is
+                // still there to read.
+                Err(Errno::INTR | Errno::CONNRESET) => continue,
                 Err(e) => return Err(e).context(|| "can't listen to the helper".into()),
             };
             for part in control.drain() {
@@ -84,9 +84,11 @@ impl EventSocket {
 
     /// Lets the task start. The evidence must have been checked before.
     pub fn release(&self) -> Result<()> {
-        net::send(&self.fd, wire::RELEASE, SendFlags::NOSIGNAL)
-            .context(|| "can't release the task".into())?;
-        Ok(())
+        match net::send(&self.fd, wire::RELEASE, SendFlags::NOSIGNAL) {
+            // A helper that has ended meanwhile has said why, and that is still to be heard.
+            Ok(_) | Err(Errno::PIPE | Errno::CONNRESET) => Ok(()),
+            Err(e) => Err(e).context(|| "can't release the task".into()),
+        }
     }
 }
 
@@ -125,6 +127,19 @@ mod tests {
             panic!("no event");
         };
         drop(theirs);
+        assert!(matches!(ours.receive().unwrap(), Received::Closed));
+    }
+
+    #[test]
+    fn what_a_helper_said_last_is_heard_though_it_never_read_our_last_word() {
+        let (mut ours, theirs) = pair();
+        for packet in wire::event_packets(&Event::LinkLost).unwrap() {
+            net::send(&theirs, &packet, SendFlags::empty()).unwrap();
+        }
+        ours.release().unwrap();
+        drop(theirs);
+        ours.release().unwrap();
+        assert!(matches!(ours.receive().unwrap(), Received::Event(Event::LinkLost, _)));
         assert!(matches!(ours.receive().unwrap(), Received::Closed));
     }
 
