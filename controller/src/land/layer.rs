@@ -26,7 +26,7 @@ pub struct LayerView {
     pub note: Option<String>,
     pub(crate) masks: Vec<RelPath>,
     pub(crate) store: Store,
-    upper: Tree,
+    pub(crate) upper: Tree,
     real: Option<Tree>,
 }
 

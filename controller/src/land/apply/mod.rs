@@ -5,10 +5,14 @@
 //! 3. All new objects are prepared in the stage and synced, the new base records beside them, then the journal.
 //! 4. Step by step, names are exchanged. A step that fails undoes all before it.
 //! 5. The new base records take their place: from here on the landing has happened.
+//! 6. What has landed leaves the layer.
 
 mod commit;
 mod journal;
 mod plan;
+pub(super) mod prune;
+#[cfg(test)]
+mod prune_tests;
 mod stage;
 #[cfg(test)]
 mod tests;
@@ -198,6 +202,8 @@ fn apply_with(
     session.state.changes = Some(left(&set, &chosen, &view)?);
     session.state.landing.synced &= synced;
     session.save_state()?;
+    let (landed, steps) = (&plan.landed, &plan.steps);
+    prune::prune(&view, layer.backend, &project, &session.dir, landed, steps);
     journal::tidy(&journal)?;
     lock.end()?;
     Ok(Landed { changes: chosen.len(), synced, staying: plan.staying, disturbed })

@@ -1,0 +1,319 @@
+//! Takes out of the layer what has landed, so that a resumed session sees the project as it is, with whatever its owner
+//! makes of it from then on.
+//!
+//! What lies in the layer is the real thing's twin by now, so each removal changes nothing of what the session sees, and
+//! one that is refused or never done costs nothing but the view of later edits. A folder that hides the real one is the
+//! exception: emptied name by name it would say that all of it was deleted. It goes as a whole, by one rename, or stays.
+//! The base records of what is gone are dropped by the next scan, which does not ask for them any more.
+
+use super::plan::{Action, Step};
+use crate::land::changeset::{Base, Node};
+use crate::land::kind::EntryType;
+use crate::land::layer::LayerView;
+use crate::land::tree::{self, Meta, Tree};
+use crate::overlay::marks::{self, Mark};
+use crate::overlay::remove::remove_tree;
+use landbox_shared::path::RelPath;
+use landbox_shared::policy::Backend;
+use rustix::fs::{self, AtFlags};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+
+/// How the real folder shows through a folder of the layer.
+#[derive(Clone)]
+enum Way {
+    /// Wherever the layer holds nothing.
+    Open,
+    /// Not at all, from this folder on.
+    Opaque(RelPath),
+    /// There is no such folder on one of the two sides, or nobody can say.
+    Closed,
+}
+
+struct Pruner<'a> {
+    view: &'a LayerView,
+    backend: Backend,
+    project: &'a Tree,
+    landed: &'a BTreeMap<RelPath, Option<Node>>,
+    staged: HashMap<&'a RelPath, ((u32, u32), u64)>,
+    ways: HashMap<RelPath, Way>,
+}
+
+/// How the folder is called, in the session's, in which a folder of the layer waits for its removal.
+pub(in crate::land) const LEAVING: &str = "pruned";
+
+/// Removes from the layer what of `landed` is really there now. What can't be removed stays.
+pub(super) fn prune(
+    view: &LayerView,
+    backend: Backend,
+    project: &Tree,
+    session_dir: &Path,
+    landed: &BTreeMap<RelPath, Option<Node>>,
+    steps: &[Step],
+) {
+    let staged = |s: &'_ Step| match s.action {
+        Action::Put { .. } | Action::Swap { .. } => s.staged,
+        Action::Take { .. } | Action::Mode { .. } => None,
+    };
+    let staged = steps.iter().filter_map(|s| Some((&s.path, staged(s)?))).collect();
+    let ways = HashMap::new();
+    let mut pruner = Pruner { view, backend, project, landed, staged, ways };
+    let (mut folders, mut whole) = (BTreeSet::new(), BTreeSet::new());
+    // The deepest first.
+    for (path, node) in landed.iter().rev() {
+        if view.masks.iter().any(|mask| path.is_within(mask)) {
+            continue;
+        }
+        let parent = path.parent();
+        match pruner.way(parent.as_ref()) {
+            Way::Closed => continue,
+            Way::Opaque(top) => {
+                whole.insert(top);
+                continue;
+            }
+            Way::Open => {}
+        }
+        let gone = match node {
+            None => pruner.whiteout(path),
+            Some(Node::Dir { .. }) => {
+                match pruner.way(Some(path)) {
+                    Way::Opaque(top) => drop(whole.insert(top)),
+                    Way::Open => drop(folders.insert(path.clone())),
+                    Way::Closed => {}
+                }
+                continue;
+            }
+            Some(node) => pruner.object(path, node),
+        };
+        if gone.unwrap_or(false) {
+            folders.extend(crate::land::digest::ancestors(std::iter::once(path)));
+        }
+    }
+    if !whole.is_empty() {
+        let leaving = session_dir.join(LEAVING);
+        for top in pruner.whole(&leaving, &whole).unwrap_or_default() {
+            folders.extend(crate::land::digest::ancestors(std::iter::once(&top)));
+        }
+        let _ = remove_tree(&leaving);
+    }
+    for folder in folders.iter().rev() {
+        let _ = pruner.folder(folder);
+    }
+}
+
+impl Pruner<'_> {
+    fn upper(&self) -> &Tree {
+        &self.view.upper
+    }
+
+    fn way(&mut self, path: Option<&RelPath>) -> Way {
+        let Some(path) = path else {
+            let shows = |dir: OwnedFd| self.marks(&dir).is_ok_and(|m| !m.opaque && !m.redirected);
+            let open = self.upper().dir(None).is_ok_and(shows);
+            return if open { Way::Open } else { Way::Closed };
+        };
+        if let Some(way) = self.ways.get(path) {
+            return way.clone();
+        }
+        let way = match self.way(path.parent().as_ref()) {
+            Way::Open => self.look(path).unwrap_or(Way::Closed),
+            other @ (Way::Opaque(_) | Way::Closed) => other,
+        };
+        self.ways.insert(path.clone(), way.clone());
+        way
+    }
+
+    fn look(&self, path: &RelPath) -> io::Result<Way> {
+        let place = self.upper().place(path.parent().as_ref())?;
+        let found = self.marks(&self.upper().dir(Some(path))?)?;
+        let real = self.project.meta(path)?;
+        Ok(
+            if found.redirected
+                || self.has_note(&place, path)?
+                || real.is_none_or(|m| m.kind != EntryType::Dir)
+            {
+                Way::Closed
+            } else if found.opaque {
+                Way::Opaque(path.clone())
+            } else {
+                Way::Open
+            },
+        )
+    }
+
+    fn marks(&self, dir: &OwnedFd) -> io::Result<marks::FolderMarks> {
+        // Listed by a descriptor of its own: reading moves the offset.
+        marks::folder_marks(self.backend, dir, &tree::names(dir)?)
+    }
+
+    /// Whether fuse-overlayfs has also noted, beside the object, that the name is deleted.
+    fn has_note(&self, place: &OwnedFd, path: &RelPath) -> io::Result<bool> {
+        Ok(match self.backend {
+            Backend::Kernel => false,
+            Backend::Fuse => tree::meta_at(place, &note_of(path))?.is_some(),
+        })
+    }
+
+    /// Removes the mark of a deleted name.
+    fn whiteout(&self, path: &RelPath) -> io::Result<bool> {
+        if self.project.meta(path)?.is_some() {
+            return Ok(false);
+        }
+        let place = self.upper().place(path.parent().as_ref())?;
+        let null = |m: &Meta| m.kind == EntryType::CharDevice && m.rdev == (0, 0);
+        let mut gone = false;
+        match tree::meta_at(&place, path.file_name())? {
+            Some(meta) if null(&meta) => {
+                fs::unlinkat(&place, path.file_name(), AtFlags::empty())?;
+                gone = true;
+            }
+            Some(_) => return Ok(false),
+            None => {}
+        }
+        let note = note_of(path);
+        let kind = tree::meta_at(&place, &note)?.map(|m| m.kind);
+        if self.backend == Backend::Fuse
+            && kind.is_some_and(|kind| kind != EntryType::Dir)
+            && marks::name_mark(self.backend, &note, false)
+                == Mark::WhiteoutOf(path.file_name().to_vec())
+        {
+            fs::unlinkat(&place, &note[..], AtFlags::empty())?;
+            gone = true;
+        }
+        Ok(gone)
+    }
+
+    /// Removes a file or link.
+    fn object(&self, path: &RelPath, node: &Node) -> io::Result<bool> {
+        let place = self.upper().place(path.parent().as_ref())?;
+        let Some(meta) = tree::meta_at(&place, path.file_name())? else { return Ok(false) };
+        if meta.kind != node.kind() || self.has_note(&place, path)? || !self.is_real(path, node)? {
+            return Ok(false);
+        }
+        fs::unlinkat(&place, path.file_name(), AtFlags::empty())?;
+        Ok(true)
+    }
+
+    /// Whether what is really there is this.
+    fn is_real(&self, path: &RelPath, node: &Node) -> io::Result<bool> {
+        let Ok(place) = self.project.place(path.parent().as_ref()) else { return Ok(false) };
+        let Some(meta) = tree::meta_at(&place, path.file_name())? else { return Ok(false) };
+        if meta.kind != node.kind()
+            || node.mode().is_some_and(|mode| meta.mode != mode)
+            || node.size().is_some_and(|size| meta.size != size)
+        {
+            return Ok(false);
+        }
+        // What the landing itself has put there was compared with the layer moments ago, byte by byte.
+        if self.staged.get(path) == Some(&(meta.dev, meta.ino)) && meta.kind == EntryType::File {
+            return Ok(true);
+        }
+        Ok(tree::node_at(&place, path.file_name(), &meta)? == *node)
+    }
+
+    /// Moves out of the layer each folder that hides the real one although both hold the same. Gives those.
+    fn whole(&self, leaving: &Path, tops: &BTreeSet<RelPath>) -> io::Result<Vec<RelPath>> {
+        remove_tree(leaving)?;
+        std::fs::DirBuilder::new().mode(0o700).create(leaving)?;
+        let to = Tree::open(leaving)?;
+        let mut gone = Vec::new();
+        for (index, top) in tops.iter().enumerate() {
+            let parent = top.parent();
+            let moved = || -> io::Result<bool> {
+                if self.view.masks.iter().any(|mask| mask.is_within(top)) || !self.is_twin(top)? {
+                    return Ok(false);
+                }
+                let place = self.upper().place(parent.as_ref())?;
+                fs::renameat(&place, top.file_name(), to.root(), index.to_string().as_bytes())?;
+                Ok(true)
+            };
+            if moved().unwrap_or(false) {
+                // Out of the layer on disk, too, before its content goes.
+                fs::fsync(self.upper().dir(parent.as_ref())?)?;
+                gone.push(top.clone());
+            }
+        }
+        Ok(gone)
+    }
+
+    /// Whether a folder of the layer and the real one hold the same, and nothing in them is left to land.
+    fn is_twin(&self, top: &RelPath) -> io::Result<bool> {
+        let mut todo = vec![top.clone()];
+        while let Some(folder) = todo.pop() {
+            if !self.same_mode(&folder)? {
+                return Ok(false);
+            }
+            let dir = self.upper().dir(Some(&folder))?;
+            let mut real: BTreeSet<Vec<u8>> =
+                tree::names(self.project.dir(Some(&folder))?)?.into_iter().collect();
+            for name in tree::names(&dir)? {
+                let Some(meta) = tree::meta_at(&dir, &name)? else { return Ok(false) };
+                let null = meta.kind == EntryType::CharDevice && meta.rdev == (0, 0);
+                match marks::name_mark(self.backend, &name, null) {
+                    Mark::Object => {}
+                    Mark::Note => continue,
+                    // In a folder that hides all it says nothing; a real object of that name is found below.
+                    Mark::Whiteout | Mark::WhiteoutOf(_) => continue,
+                }
+                let Ok(path) = folder.join(&name) else { return Ok(false) };
+                if !real.remove(&name) {
+                    return Ok(false);
+                }
+                if meta.kind == EntryType::Dir {
+                    todo.push(path);
+                } else if !self.is_known(&dir, &path, &meta)? {
+                    return Ok(false);
+                }
+            }
+            if !real.is_empty() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether an object of the layer has landed, or is what was there from the first, and is really there.
+    fn is_known(&self, dir: &OwnedFd, path: &RelPath, meta: &Meta) -> io::Result<bool> {
+        if let Some(Some(node)) = self.landed.get(path) {
+            return Ok(meta.kind == node.kind() && self.is_real(path, node)?);
+        }
+        let Some(Base::Known(node)) = self.view.store.kept(path).map(|record| &record.base) else {
+            return Ok(false);
+        };
+        let same = meta.kind == node.kind() && meta.size == node.size().unwrap_or(meta.size);
+        Ok(same
+            && tree::node_at(dir, path.file_name(), meta)? == *node
+            && self.is_real(path, node)?)
+    }
+
+    fn same_mode(&self, path: &RelPath) -> io::Result<bool> {
+        let (Some(ours), Some(real)) = (self.upper().meta(path)?, self.project.meta(path)?) else {
+            return Ok(false);
+        };
+        // fuse-overlayfs loses set-id bits; a landing has put them back.
+        let bits = match self.backend {
+            Backend::Kernel => 0o7777,
+            Backend::Fuse => 0o1777,
+        };
+        let is_dir = |m: &Meta| m.kind == EntryType::Dir;
+        Ok(is_dir(&ours) && is_dir(&real) && (ours.mode ^ real.mode) & bits == 0)
+    }
+
+    /// Removes a folder through which the real one shows everywhere.
+    fn folder(&mut self, path: &RelPath) -> io::Result<()> {
+        if !matches!(self.way(Some(path)), Way::Open) || !self.same_mode(path)? {
+            return Ok(());
+        }
+        let place = self.upper().place(path.parent().as_ref())?;
+        // Refused for one that still holds something.
+        Ok(fs::unlinkat(&place, path.file_name(), AtFlags::REMOVEDIR)?)
+    }
+}
+
+/// The name by which fuse-overlayfs may note that `path` is deleted.
+fn note_of(path: &RelPath) -> Vec<u8> {
+    [b".wh.", path.file_name()].concat()
+}

@@ -1,0 +1,34 @@
+//! What a landing leaves of a session: the next launch goes on from the project as its owner has it.
+#![allow(clippy::unwrap_used)] // tests
+
+use landbox_tests::{Place, worlds};
+use std::fs;
+
+worlds! {
+    [user_kernel, user_fuse, root_kernel]
+    fn a_resumed_session_goes_on_from_what_the_owner_made_of_landed_files(world) {
+        let place = Place::new(world);
+        let script = "echo one >> README.md; rm src/main.py; mkdir -p new/deep; echo n > new/deep/n; \
+                      mkdir again; echo a > again/a; rm link";
+        place.session(["--name", "s"], ["sh", "-c", script]).output().ok();
+        place.landbox(["land", "--apply", "--yes"]).output().ok();
+        let readme = place.project.join("README.md");
+        let text = fs::read_to_string(&readme).unwrap() + "owner\n";
+        place.write(&readme, &text);
+        place.write(place.project.join("src/main.py"), "back\n");
+        place.write(place.project.join("new/deep/n"), "n2\n");
+        place.write(place.project.join("new/more"), "m\n");
+        let script = "cat README.md src/main.py new/deep/n new/more again/a; echo two >> README.md; \
+                      echo two >> src/main.py; echo two >> new/deep/n";
+        let out = place.landbox(["resume", "s", "--", "sh", "-c", script]).output().ok();
+        assert_eq!(out.text(), format!("{text}back\nn2\nm\na\n"));
+        let changed = |path: &str| (path.to_owned(), "modified".to_owned());
+        assert_eq!(place.changes(), ["README.md", "new/deep/n", "src/main.py"].map(changed));
+        place.landbox(["land", "--apply", "--yes"]).output().ok();
+        let read = |path: &str| fs::read_to_string(place.project.join(path)).unwrap();
+        assert_eq!(read("README.md"), format!("{text}two\n"));
+        assert_eq!(read("src/main.py"), "back\ntwo\n");
+        assert_eq!(read("new/deep/n"), "n2\ntwo\n");
+        place.landbox(["land", "--apply", "--yes"]).output().expect(4);
+    }
+}
