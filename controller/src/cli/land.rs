@@ -20,10 +20,10 @@ pub(super) struct LandArgs {
     /// Session; the newest of this directory when left out
     #[arg(value_name = "ID")]
     id: Option<String>,
-    /// Apply the changes
+    /// Apply the changes; without a terminal only with --expect or --yes
     #[arg(long)]
     apply: bool,
-    /// Do not ask
+    /// With --apply: do not ask
     #[arg(long)]
     yes: bool,
     /// Apply only if the changes still have this digest

@@ -174,8 +174,9 @@ pub(super) fn exec_failure(program: &[u8], errno: i32) -> Failure {
             )),
         }
     } else {
-        Failure::new(Kind::Failed, format!("{name}: can't be executed: {}", error(errno)))
-            .hint(format!("chmod +x makes a script executable: chmod +x {name}"))
+        Failure::new(Kind::Failed, format!("{name}: can't be executed: {}", error(errno))).hint(
+            format!("it must be a file, not a folder; chmod +x {name} makes a script executable"),
+        )
     }
 }
 

@@ -41,8 +41,8 @@ pub(super) struct RunArgs {
     /// Give the real path, read-write
     #[arg(long, value_name = "PATH")]
     auth: Vec<OsString>,
-    /// Network: the host's (on), loopback alone (off), or a policy file
-    #[arg(long, value_name = "on|off|FILE")]
+    /// Network: the host's (on) or loopback alone (off)
+    #[arg(long, value_name = "on|off")]
     network: Option<OsString>,
     /// Which overlay writes the layers
     #[arg(long, value_name = "auto|kernel|fuse")]
