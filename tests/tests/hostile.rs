@@ -60,6 +60,19 @@ impl Drop for Small {
 
 worlds! {
     [user_kernel, user_fuse, root_kernel, root_fuse]
+    fn a_full_disk_is_an_error_to_whoever_writes(world) {
+        let place = Place::new(world);
+        let small = Small::new(&place, "6m");
+        // On fuse-overlayfs it is told when the file is closed.
+        let script = "head -c 9000000 /dev/zero > file; echo status $?";
+        let mut run = place.session(["--name", "full"], ["sh", "-c", script]);
+        let out = run.env("LANDBOX_STATE_DIR", small.0.join("state")).output();
+        assert_eq!(out.text(), "status 1\n", "{}", out.errors());
+    }
+}
+
+worlds! {
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn what_takes_the_place_of_a_hidden_path_that_was_moved_away_stays_hidden(world) {
         let place = Place::new(world);
         // Below a folder with a mount of the session's own, where only a plain mount can hide; and below one without.
