@@ -3,6 +3,8 @@
 
 use landbox_tests::{Place, worlds};
 use std::fs;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 worlds! {
     [user_kernel, user_fuse, root_kernel]
@@ -30,5 +32,32 @@ worlds! {
         assert_eq!(read("src/main.py"), "back\ntwo\n");
         assert_eq!(read("new/deep/n"), "n2\ntwo\n");
         place.landbox(["land", "--apply", "--yes"]).output().expect(4);
+    }
+
+    [user_kernel, user_fuse]
+    fn gc_keeps_a_landed_session_that_holds_changes_to_ignored_files(world) {
+        let place = Place::new(world);
+        let (uid, gid) = world.ids();
+        let mut git = Command::new("git");
+        git.args(["init", "-q", "."]).current_dir(&place.project).env("HOME", &place.home);
+        assert!(git.uid(uid).gid(gid).status().unwrap().success());
+        place.write(place.project.join(".gitignore"), ".env\n");
+        place.write(place.project.join(".env"), "KEY=old\n");
+        let script = "echo KEY=new > .env; echo more >> README.md";
+        place.session(["--name", "s"], ["sh", "-c", script]).output().ok();
+        place.landbox(["land", "s", "--apply", "--yes"]).output().ok();
+        let id = place.json(["show", "s"])["id"].as_str().unwrap().to_owned();
+        for args in [&["gc", "--dry-run"][..], &["gc"]] {
+            let out = place.landbox(args).output().ok();
+            for text in [format!("{id} stays"), format!("landbox land {id} --with-ignored"), format!("landbox discard {id}")] {
+                assert!(out.errors().contains(&text), "{}", out.errors());
+            }
+            assert_eq!(place.sessions().len(), 1);
+        }
+        assert_eq!(fs::read_to_string(place.project.join(".env")).unwrap(), "KEY=old\n");
+        place.landbox(["land", "s", "--with-ignored", "--apply", "--yes"]).output().ok();
+        assert_eq!(fs::read_to_string(place.project.join(".env")).unwrap(), "KEY=new\n");
+        place.landbox(["gc"]).output().ok();
+        assert_eq!(place.sessions().len(), 0);
     }
 }

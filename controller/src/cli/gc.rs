@@ -3,7 +3,7 @@
 use super::{Invocation, show};
 use crate::error::{Context, Result};
 use crate::host;
-use crate::land::apply;
+use crate::land::{self, apply};
 use crate::overlay::remove::{disk_usage, remove_tree};
 use crate::session::store::{Session, StateDir, show as show_path};
 use clap::Args;
@@ -37,6 +37,15 @@ enum Reason {
     Bare,
     /// It is old.
     Expired,
+}
+
+/// What becomes of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Goes(Reason),
+    /// All of the project's changes were landed, but it holds this many that the ignore rules cover.
+    HoldsIgnored(u64),
+    Stays,
 }
 
 #[derive(Debug, Serialize)]
@@ -73,9 +82,13 @@ pub(super) fn gc(call: &Invocation, args: GcArgs) -> Result<u8> {
     report.kept = listing.broken.len();
     let mut going = Vec::new();
     for session in listing.sessions {
-        match reason(&session, args.expired)? {
-            Some(reason) => going.push((session, reason)),
-            None => report.kept += 1,
+        match fate(&session, args.expired)? {
+            Fate::Goes(reason) => going.push((session, reason)),
+            Fate::HoldsIgnored(count) => {
+                call.ui.status(holds_ignored(&session, count));
+                report.kept += 1;
+            }
+            Fate::Stays => report.kept += 1,
         }
     }
     // Listed before anything goes: whoever sees one he wants to keep can still stop it.
@@ -150,25 +163,42 @@ fn describe(session: &Session) -> String {
     format!("{folder}, created {}", session.snapshot.created_at)
 }
 
-/// Why a session may go; `None` where it stays. A live one always stays.
-fn reason(session: &Session, expired: bool) -> Result<Option<Reason>> {
+/// What the owner is told of a session that stays for what the ignore rules cover.
+fn holds_ignored(session: &Session, count: u64) -> String {
+    let id = &session.snapshot.id;
+    let changes = if count == 1 { "1 change".to_owned() } else { format!("{count} changes") };
+    format!(
+        "landbox: {id} stays: it was landed, but {changes} to ignored files were left in it. Look at them with \
+         landbox diff {id} --with-ignored, take them with landbox land {id} --with-ignored, or throw them away with \
+         landbox discard {id}"
+    )
+}
+
+/// Whether a session may go. A live one always stays.
+fn fate(session: &Session, expired: bool) -> Result<Fate> {
     if session.is_running()? {
-        return Ok(None);
+        return Ok(Fate::Stays);
     }
     let landing = &session.state.landing;
     if landing.discarded_at.is_some() {
-        return Ok(Some(Reason::Discarded));
+        return Ok(Fate::Goes(Reason::Discarded));
     }
     if !session.snapshot.isolated {
-        return Ok(Some(Reason::Bare));
+        return Ok(Fate::Goes(Reason::Bare));
     }
     if session.has_never_started() {
-        return Ok(Some(Reason::NeverStarted));
+        return Ok(Fate::Goes(Reason::NeverStarted));
     }
-    if landing.count > 0 && !show::holds_changes(session) {
-        return Ok(Some(Reason::Landed));
+    let is_landed = landing.count > 0 && !show::holds_changes(session);
+    // What can't be counted counts as held.
+    let ignored = if is_landed { land::ignored_left(session).ok() } else { None };
+    if ignored == Some(0) {
+        return Ok(Fate::Goes(Reason::Landed));
     }
-    Ok((expired && is_old(session)).then_some(Reason::Expired))
+    if expired && is_old(session) {
+        return Ok(Fate::Goes(Reason::Expired));
+    }
+    Ok(ignored.map_or(Fate::Stays, Fate::HoldsIgnored))
 }
 
 /// Whether everything about a session lies longer ago than [`EXPIRED`]. A time that can't be read is not old.
@@ -190,15 +220,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let state = StateDir::open(&dir.path().join("state")).unwrap();
         let mut session = state.create(snapshot("aaaaaaaaaa", None)).unwrap();
-        assert_eq!(reason(&session, false).unwrap(), Some(Reason::NeverStarted));
+        assert_eq!(fate(&session, false).unwrap(), Fate::Goes(Reason::NeverStarted));
         session.state.state = crate::session::model::Phase::Exited;
-        assert_eq!(reason(&session, false).unwrap(), None);
-        assert_eq!(reason(&session, true).unwrap(), Some(Reason::Expired));
+        assert_eq!(fate(&session, false).unwrap(), Fate::Stays);
+        assert_eq!(fate(&session, true).unwrap(), Fate::Goes(Reason::Expired));
         session.snapshot.created_at = crate::session::now();
-        assert_eq!(reason(&session, true).unwrap(), None);
+        assert_eq!(fate(&session, true).unwrap(), Fate::Stays);
         session.state.landing.discarded_at = Some(crate::session::now());
-        assert_eq!(reason(&session, false).unwrap(), Some(Reason::Discarded));
+        assert_eq!(fate(&session, false).unwrap(), Fate::Goes(Reason::Discarded));
         let _helper = session.try_lock().unwrap();
-        assert_eq!(reason(&session, true).unwrap(), None);
+        assert_eq!(fate(&session, true).unwrap(), Fate::Stays);
     }
 }

@@ -22,7 +22,7 @@ mod testing;
 mod tree;
 
 pub use layer::is_untouched;
-pub use review::{counts, other_layers};
+pub use review::{counts, ignored_left, other_layers};
 
 use crate::error::{Failure, Kind, Result};
 use crate::session::store::Session;

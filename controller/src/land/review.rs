@@ -3,7 +3,7 @@
 use super::card::{Card, Groups, OtherLayer, card_changes};
 use super::changeset::Change;
 use super::digest::digest;
-use super::kind::Durability;
+use super::kind::{Durability, Group};
 use super::layer::{LayerView, policy_of, project_of};
 use super::patch::{Coverage, Figures, PatchWriter, figures, obstructed};
 use super::select::Selection;
@@ -167,6 +167,14 @@ pub fn counts(session: &Session, live: bool) -> Result<ChangeCounts> {
         out.deleted += figures.deleted.unwrap_or(0);
     }
     Ok(out)
+}
+
+/// Number of changes in a stopped session's project layer that the ignore rules cover: a landing leaves them, unless it
+/// was asked to take them.
+pub fn ignored_left(session: &Session) -> Result<u64> {
+    let review = Review::with(session, None, Selection::default(), false)?;
+    let ignored = review.view.changeset.changes.iter().filter(|c| c.group == Group::Ignored);
+    Ok(ignored.count() as u64)
 }
 
 /// What the layers other than `shown` hold, by number of entries. Their content is not looked at.
