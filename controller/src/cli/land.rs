@@ -55,9 +55,10 @@ pub(super) fn open(call: &Invocation, id: Option<&str>) -> Result<Opened> {
             AbsPath::from_path(&here.context(|| "can't tell where we are".into())?).ok()
         }
     };
-    let session = state.find(id, here.as_ref())?;
+    let mut session = state.find(id, here.as_ref())?;
     if let Some(note) = apply::recover(&state, &session.snapshot.policy.project)? {
         call.ui.warning(note);
+        session = state.load(&session.snapshot.id)?;
     }
     Ok(Opened { state, session })
 }
@@ -174,6 +175,12 @@ fn report(call: &Invocation, session: &Session, card: &Card, landed: &Landed) ->
         let files = if landed.changes == 1 { "change" } else { "changes" };
         let target = &session.snapshot.policy.project;
         call.ui.status(format!("Landed {} {files} in {target}.", landed.changes));
+    }
+    if let Some(path) = &landed.aside {
+        call.ui.warning(format!(
+            "an earlier landing left files behind, perhaps the project's own; they are kept in {}",
+            crate::session::store::show(path)
+        ));
     }
     for path in &landed.staying {
         let why = "stays, because it holds something that does not land";

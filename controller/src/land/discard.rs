@@ -1,6 +1,6 @@
 //! Throwing a session's changes away.
 
-use super::apply::{now, prune, recover, stop};
+use super::apply::{keep_stage, now, prune, recover, stop};
 use super::layer::project_of;
 use crate::error::{Context, Failure, Kind, Result};
 use crate::overlay::remove::remove_tree;
@@ -20,7 +20,7 @@ pub fn discard(state: &StateDir, id: &SessionId) -> Result<()> {
     }
     let _stopped = stop(&session)?;
     let mut session = state.load(id)?;
-    let parts = ["layers", LEAVING, prune::LEAVING, "base", "landing", "tmp", "vartmp", "outbox"]
+    let parts = ["layers", LEAVING, prune::LEAVING, "base", "tmp", "vartmp", "outbox"]
         .map(|n| session.dir.join(n));
     if let Some(at) = &session.state.landing.discarded_at {
         // One that was interrupted is gone on with.
@@ -43,6 +43,7 @@ pub fn discard(state: &StateDir, id: &SessionId) -> Result<()> {
             session.save_state()?;
         }
     }
+    keep_stage(&session.dir, id)?;
     for path in parts {
         remove_tree(&path).context(|| format!("can't remove all of {}", show(&path)))?;
     }

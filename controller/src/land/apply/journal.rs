@@ -3,7 +3,7 @@
 
 use super::commit;
 use super::plan::Step;
-use super::stage::Stage;
+use super::stage::{self, Stage};
 use crate::error::{Context, Failure, Kind, Result};
 use crate::land::tree::{self, Tree};
 use crate::session::store::{StateDir, show, write_json};
@@ -13,6 +13,7 @@ use landbox_shared::path::{AbsPath, RelPath};
 use rustix::fs::{FlockOperation, flock, fsync};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -30,6 +31,9 @@ pub(super) struct Journal {
     pub stage: AbsPath,
     /// The new base records, beside their place. Their move there is the moment at which the landing has happened.
     pub records: AbsPath,
+    /// Which landing of its session it is, counted from one.
+    #[serde(default)]
+    pub number: u32,
     pub steps: Vec<Step>,
 }
 
@@ -37,6 +41,8 @@ pub(super) struct Journal {
 #[derive(Debug)]
 pub(super) struct ProjectLock {
     _lock: File,
+    state: StateDir,
+    project: AbsPath,
     dir: PathBuf,
     key: String,
 }
@@ -68,7 +74,10 @@ impl ProjectLock {
         };
         loop {
             match flock(&lock, operation) {
-                Ok(()) => return Ok(Some(Self { _lock: lock, dir, key })),
+                Ok(()) => {
+                    let (state, project) = (state.clone(), project.clone());
+                    return Ok(Some(Self { _lock: lock, state, project, dir, key }));
+                }
                 Err(Errno::WOULDBLOCK) => return Ok(None),
                 Err(Errno::INTR) => {}
                 Err(e) => return Err(e).context(|| format!("can't lock {}", show(&path))),
@@ -92,7 +101,7 @@ impl ProjectLock {
                 let bytes =
                     std::fs::read(&path).context(|| format!("can't read {}", show(&path)))?;
                 let journal: Journal = serde_json::from_slice(&bytes)
-                    .map_err(|_| broken(&path, "can't be understood"))?;
+                    .map_err(|_| broken(state, None, &path, "can't be understood"))?;
                 found.push(journal.project);
             }
         }
@@ -126,7 +135,7 @@ impl ProjectLock {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(e).context(|| format!("can't read {}", show(&path))),
         };
-        let broken = |why: &str| broken(&path, why);
+        let broken = |why: &str| broken(&self.state, Some(&self.project), &path, why);
         let journal: Journal =
             serde_json::from_slice(&bytes).map_err(|_| broken("can't be understood"))?;
         if journal.version != VERSION {
@@ -140,6 +149,7 @@ impl ProjectLock {
         }
         let happened = !journal.records.as_path().exists();
         if happened {
+            self.count(&journal, &path)?;
             tidy(&journal)?;
             self.end()?;
             return Ok(Some(format!(
@@ -154,6 +164,22 @@ impl ProjectLock {
             format!("a landing of session {id} broke off; it was undone, and nothing of it is left")
         })))
     }
+
+    /// Records in its session a landing that happened, if it did not come to that itself.
+    fn count(&self, journal: &Journal, path: &Path) -> Result<()> {
+        // A session that can't be read, or is gone, has no use for it.
+        let Ok(mut session) = self.state.load(&journal.session) else { return Ok(()) };
+        if session.state.landing.count >= journal.number {
+            return Ok(());
+        }
+        let began = std::fs::metadata(path).and_then(|meta| meta.modified());
+        let landing = &mut session.state.landing;
+        landing.count = journal.number;
+        landing.last_at = Some(began.map_or_else(|_| super::now(), super::time_word));
+        landing.synced = false;
+        session.state.changes = crate::land::counts(&session, false).ok();
+        session.save_state()
+    }
 }
 
 impl Journal {
@@ -164,6 +190,7 @@ impl Journal {
         root: u64,
         stage: &Path,
         records: &Path,
+        number: u32,
         steps: Vec<Step>,
     ) -> Result<Self> {
         let abs = |path: &Path| {
@@ -176,6 +203,7 @@ impl Journal {
             root,
             stage: abs(stage)?,
             records: abs(records)?,
+            number,
             steps,
         })
     }
@@ -198,11 +226,7 @@ impl Journal {
             return Ok(None);
         }
         // Out of the way of the next landing, and never removed by one.
-        let kept = (1..)
-            .map(|n| path.with_file_name(format!("{KEPT}{}-{n}", self.session)))
-            .find(|p| !p.exists())
-            .unwrap_or(path.clone());
-        std::fs::rename(&path, &kept).context(|| format!("can't rename {}", show(&path)))?;
+        let kept = set_aside(&path, &self.session)?;
         remove(self.records.as_path())?;
         let list: Vec<String> =
             stuck.iter().map(|(index, path)| format!("{path} (as {index})")).collect();
@@ -215,10 +239,64 @@ impl Journal {
     }
 }
 
-fn broken(path: &Path, why: &str) -> Failure {
+/// What is said of a journal that is no help.
+fn broken(state: &StateDir, project: Option<&AbsPath>, path: &Path, why: &str) -> Failure {
     let message = format!("a landing broke off, and its journal {} {why}", show(path));
-    Failure::new(Kind::Failed, message)
-        .hint("look at the project and the journal by hand, then remove the journal")
+    let failure = Failure::new(Kind::Failed, message);
+    let stages: Vec<String> = stages(state, project).iter().map(|stage| show(stage)).collect();
+    let failure = if stages.is_empty() {
+        failure.hint("nothing of the project was found aside, so it was not begun or is all done")
+    } else {
+        failure.hint(format!(
+            "what the landing took from the project may lie in {}; put back what the project lacks",
+            stages.join(", ")
+        ))
+    };
+    failure.hint("look at the project and the journal by hand, then remove the journal")
+}
+
+/// The folders that may hold what a landing took from a project: every stage there is.
+fn stages(state: &StateDir, project: Option<&AbsPath>) -> Vec<PathBuf> {
+    let below = |dir: &Path| -> Vec<PathBuf> {
+        let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
+        entries.filter_map(|entry| Some(entry.ok()?.path())).collect()
+    };
+    let sessions = below(&state.root().join("sessions"));
+    let mut found: Vec<PathBuf> = sessions.iter().map(|dir| dir.join(stage::NAME)).collect();
+    let hidden = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+        name.strip_prefix(stage::HIDDEN.as_bytes())
+            .and_then(|id| std::str::from_utf8(id).ok())
+            .is_some_and(|id| SessionId::new(id).is_some())
+    };
+    // Without a name to go by, it lies in the folder of one of the projects that are known.
+    let projects: BTreeSet<AbsPath> = match project {
+        Some(project) => BTreeSet::from([project.clone()]),
+        None => state
+            .sessions()
+            .map(|listing| listing.sessions)
+            .unwrap_or_default()
+            .into_iter()
+            .map(|session| session.snapshot.policy.project)
+            .collect(),
+    };
+    for project in &projects {
+        let root = project.to_path_buf();
+        found.extend(below(&root.join(".git")).into_iter().chain(below(&root)).filter(hidden));
+    }
+    found.retain(|path| std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir()));
+    found
+}
+
+/// Gives a stage a name under which no landing makes, or removes, one. Gives its new path.
+pub(super) fn set_aside(path: &Path, session: &SessionId) -> Result<PathBuf> {
+    let is_free = |p: &PathBuf| std::fs::symlink_metadata(p).is_err();
+    let kept = (1..)
+        .map(|n| path.with_file_name(format!("{KEPT}{session}-{n}")))
+        .find(is_free)
+        .unwrap_or_else(|| path.to_path_buf());
+    std::fs::rename(path, &kept).context(|| format!("can't rename {}", show(path)))?;
+    Ok(kept)
 }
 
 /// How the folder is named that keeps what an undone landing could not put back.
@@ -251,8 +329,7 @@ pub(super) fn sync(path: &Path) -> Result<()> {
 
 /// Writes the folders whose names changed to disk; gives whether that worked for all of them.
 pub(super) fn sync_parents(steps: &[Step], project: &Tree) -> bool {
-    let parents: std::collections::BTreeSet<Option<RelPath>> =
-        steps.iter().map(|s| s.path.parent()).collect();
+    let parents: BTreeSet<Option<RelPath>> = steps.iter().map(|s| s.path.parent()).collect();
     let there: Vec<Option<RelPath>> = parents
         .into_iter()
         .filter(|p| !matches!(project.place(p.as_ref()), Err(e) if tree::is_absence(&e)))

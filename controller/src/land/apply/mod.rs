@@ -9,6 +9,8 @@
 
 mod commit;
 mod journal;
+#[cfg(test)]
+mod journal_tests;
 mod plan;
 pub(super) mod prune;
 #[cfg(test)]
@@ -48,6 +50,8 @@ pub struct Landed {
     pub staying: Vec<RelPath>,
     /// A path that somebody changed again right after it landed.
     pub disturbed: Option<RelPath>,
+    /// Where the remains of an earlier landing went that lay in the way, and of which no journal tells.
+    pub aside: Option<PathBuf>,
 }
 
 /// Undoes a landing on `project` that broke off, if there is one and nobody is landing there now. Gives a sentence.
@@ -73,12 +77,21 @@ pub fn recover_all(state: &StateDir) -> Result<Vec<String>> {
     Ok(notes)
 }
 
-/// What an undone landing could not put back, where it lies in the session's folder: the owner's own files.
+/// What an undone landing could not put back, where it lies in the session's folder: the owner's own files. So may be
+/// what lies in a stage of which no journal tells any more.
 pub fn kept(session_dir: &Path) -> Option<PathBuf> {
     let mut entries = std::fs::read_dir(session_dir).ok()?.filter_map(|entry| entry.ok());
     let is_kept =
         |name: &std::ffi::OsStr| name.as_encoded_bytes().starts_with(journal::KEPT.as_bytes());
-    entries.find(|entry| is_kept(&entry.file_name())).map(|entry| entry.path())
+    let stage = session_dir.join(stage::NAME);
+    let holds = |dir: &Path| std::fs::read_dir(dir).is_ok_and(|mut names| names.next().is_some());
+    let found = entries.find(|entry| is_kept(&entry.file_name())).map(|entry| entry.path());
+    found.or_else(|| holds(&stage).then_some(stage))
+}
+
+/// Moves a stage of which no journal tells out of the way of whoever empties the session's folder.
+pub(super) fn keep_stage(session_dir: &Path, id: &SessionId) -> Result<()> {
+    stage::clear(&session_dir.join(stage::NAME), id).map(|_| ())
 }
 
 /// Lands what `selection` holds of the session's project layer, if its digest is `shown`.
@@ -177,7 +190,9 @@ fn apply_with(
     records.as_file().sync_all().context(|| "can't write the base store to disk".into())?;
     let records = records.into_temp_path();
     let root = tree::meta_of(project.root()).context(|| "can't read the project".into())?.ino;
-    let journal = Journal::new(id, &layer.target, root, &stage.path, &records, plan.steps.clone())?;
+    let number = session.state.landing.count.saturating_add(1);
+    let steps = plan.steps.clone();
+    let journal = Journal::new(id, &layer.target, root, &stage.path, &records, number, steps)?;
     lock.begin(&journal)?;
     // From here on the journal decides over the file's fate, not our own end.
     let records = records.keep().context(|| "can't keep the base store".into())?;
@@ -197,7 +212,7 @@ fn apply_with(
     before(plan.steps.len())?;
     view.store.replace(&records)?;
     synced &= journal::sync(&view.store.path()).is_ok();
-    session.state.landing.count += 1;
+    session.state.landing.count = number;
     session.state.landing.last_at = Some(now());
     session.state.changes = Some(left(&set, &chosen, &view)?);
     session.state.landing.synced &= synced;
@@ -206,15 +221,19 @@ fn apply_with(
     prune::prune(&view, layer.backend, &project, &session.dir, landed, steps);
     journal::tidy(&journal)?;
     lock.end()?;
-    Ok(Landed { changes: chosen.len(), synced, staying: plan.staying, disturbed })
+    let Stage { aside, .. } = stage;
+    Ok(Landed { changes: chosen.len(), synced, staying: plan.staying, disturbed, aside })
 }
 
 /// RFC 3339, UTC, whole seconds.
 pub(super) fn now() -> String {
-    jiff::Timestamp::now()
-        .round(jiff::Unit::Second)
-        .unwrap_or_else(|_| jiff::Timestamp::now())
-        .to_string()
+    time_word(std::time::SystemTime::now())
+}
+
+/// The same of a given time.
+fn time_word(at: std::time::SystemTime) -> String {
+    let at = jiff::Timestamp::try_from(at).unwrap_or_else(|_| jiff::Timestamp::now());
+    at.round(jiff::Unit::Second).unwrap_or(at).to_string()
 }
 
 /// Figures of what a landing leaves: changes that cannot land.

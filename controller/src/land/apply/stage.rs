@@ -21,8 +21,16 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub(super) struct Stage {
     pub path: PathBuf,
+    /// Where a stage went that lay in the way.
+    pub aside: Option<PathBuf>,
     dir: OwnedFd,
 }
+
+/// What the stage is called in the session's folder.
+pub(super) const NAME: &str = "landing";
+
+/// What its name begins with in the project, before the session's id.
+pub(super) const HIDDEN: &str = ".landbox-";
 
 /// The name of a step's place.
 pub(super) fn name(index: usize) -> Vec<u8> {
@@ -42,8 +50,8 @@ impl Stage {
         let mount = mount_of(project.root()).context(what)?;
         let git = root.join(".git");
         let is_dir = |p: &Path| std::fs::symlink_metadata(p).is_ok_and(|m| m.is_dir());
-        let hidden = format!(".landbox-{id}");
-        let mut places = vec![session_dir.join("landing")];
+        let hidden = format!("{HIDDEN}{id}");
+        let mut places = vec![session_dir.join(NAME)];
         if is_dir(&git) {
             places.push(git.join(&hidden));
         }
@@ -54,10 +62,9 @@ impl Stage {
             if mount_of(fd.root()).context(what)? != mount {
                 continue;
             }
-            // Left over from a landing whose journal is gone: it was never begun, or it is done.
-            crate::overlay::remove::remove_tree(&path).context(what)?;
+            let aside = clear(&path, id)?;
             match std::fs::DirBuilder::new().mode(0o700).create(&path) {
-                Ok(()) => return Self::open(path).context(what),
+                Ok(()) => return Ok(Self { aside, ..Self::open(path).context(what)? }),
                 Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {}
                 Err(e) => return Err(e).context(what),
             }
@@ -73,7 +80,7 @@ impl Stage {
     pub(super) fn open(path: PathBuf) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let dir = fs::open(&path, flags, Mode::empty())?;
-        Ok(Self { path, dir })
+        Ok(Self { path, aside: None, dir })
     }
 
     pub(super) fn dir(&self) -> &OwnedFd {
@@ -131,6 +138,16 @@ impl Stage {
         crate::land::sync::files(&files, |index| tree::file_at(&self.dir, &name(*index)))
             .context(what)?;
         fs::fsync(&self.dir).context(what)
+    }
+}
+
+/// Makes room for a stage. What is left over there is from a landing whose journal is gone. Mostly it was never begun;
+/// but if somebody has removed the journal, it is all that is left of the owner's files. Gives where it went.
+pub(super) fn clear(path: &Path, id: &SessionId) -> Result<Option<PathBuf>> {
+    match std::fs::remove_dir(path) {
+        Ok(()) => Ok(None),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(_) => super::journal::set_aside(path, id).map(Some),
     }
 }
 

@@ -241,7 +241,7 @@ fn a_failure_or_a_crash_at_any_step_leaves_nothing_behind() {
 }
 
 /// Runs something that panics on purpose. The hook stays: tests run side by side, and another's panic must be seen.
-fn quietly<T>(run: impl FnOnce() -> T) -> std::thread::Result<T> {
+pub(super) fn quietly<T>(run: impl FnOnce() -> T) -> std::thread::Result<T> {
     catch_unwind(AssertUnwindSafe(run))
 }
 
