@@ -5,6 +5,7 @@ use crate::host::{Kind, LaunchView};
 use landbox_shared::path::AbsPath;
 use landbox_shared::plan::{LayerMask, Loss, Op};
 use landbox_shared::policy::{Mask, MaskKind, Policy};
+use std::collections::BTreeSet;
 
 /// Masks on top of everything, and the sockets that stay reachable.
 pub(super) struct Outside {
@@ -26,15 +27,40 @@ pub(super) fn on_this_host(policy: &Policy, view: &LaunchView) -> Policy {
         };
         Some(Mask { path: path.clone(), kind })
     });
+    let mut known = Paths::of(&policy);
     for mask in view.mask_aliases.iter().cloned().chain(procs) {
         // A second name of a whole layer's folder can't be hidden without the layer.
         let covers_layer = policy.layers.iter().any(|layer| layer.target.is_within(&mask.path));
-        if !covers_layer && !policy.masks.iter().any(|known| mask.path.is_within(&known.path)) {
-            policy.masks.retain(|known| !known.path.is_within(&mask.path));
+        if !covers_layer && !known.cover(&mask.path) {
+            if known.any_within(&mask.path) {
+                policy.masks.retain(|known| !known.path.is_within(&mask.path));
+            }
+            known.0.insert(mask.path.clone());
             policy.masks.push(mask);
         }
     }
     policy
+}
+
+/// The paths of masks, to be asked about many others: there may be thousands of both.
+struct Paths(BTreeSet<AbsPath>);
+
+impl Paths {
+    fn of(policy: &Policy) -> Self {
+        Self(policy.masks.iter().map(|mask| mask.path.clone()).collect())
+    }
+
+    /// Whether `path` is one of them or lies below one.
+    fn cover(&self, path: &AbsPath) -> bool {
+        std::iter::successors(Some(path.clone()), AbsPath::parent).any(|at| self.0.contains(&at))
+    }
+
+    /// Whether one of them is `path` or lies below it.
+    fn any_within(&self, path: &AbsPath) -> bool {
+        // Whatever lies below begins with its bytes; so do names like `path-x`, which sort among them.
+        let same_start = |at: &&AbsPath| at.as_bytes().starts_with(path.as_bytes());
+        self.0.range(path..).take_while(same_start).any(|at| at.is_within(path))
+    }
 }
 
 /// The masks that layer number `at` shows, below its target.
@@ -71,9 +97,10 @@ pub(super) fn outside_layers(
 ) -> Outside {
     let mut masks: Vec<(AbsPath, Loss, MaskKind)> = Vec::new();
     let mut reachable = Vec::new();
+    let frozen = Paths::of(frozen);
     for mask in &policy.masks {
         // One that this host adds may have taken the place of some below it.
-        let matters = frozen.masks.iter().any(|known| known.path.is_within(&mask.path));
+        let matters = frozen.any_within(&mask.path);
         let loss = if matters { Loss::EndsSession } else { Loss::Tolerated };
         for binding in bindings {
             // A link in a real folder leads to what is masked by itself; over the link nothing can be mounted.
@@ -87,8 +114,8 @@ pub(super) fn outside_layers(
             masks.push((mask.path.clone(), loss, mask.kind));
         }
     }
-    let hidden = |path: &AbsPath| policy.masks.iter().any(|mask| path.is_within(&mask.path));
-    for socket in view.sockets.iter().filter(|socket| !hidden(socket)) {
+    let hidden = Paths::of(policy);
+    for socket in view.sockets.iter().filter(|socket| !hidden.cover(socket)) {
         // The last binding at a place is the one that is seen there.
         for (at, binding) in bindings.iter().enumerate() {
             let Some(shown) = binding.shows(socket) else { continue };
@@ -126,4 +153,22 @@ fn is_bare(policy: &Policy, view: &LaunchView, path: &AbsPath) -> bool {
 /// Whether a binding covers `path`: what shows there is the binding's affair.
 fn is_bound(bindings: &[Binding], path: &AbsPath) -> bool {
     bindings.iter().any(|binding| path.is_within(&binding.target))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_cover_what_lies_below_and_nothing_that_only_begins_alike() {
+        let at = |path: &str| AbsPath::new(path).unwrap();
+        let paths = Paths(["/a/b", "/a/b-c/d", "/a/b-d"].map(at).into());
+        assert!(paths.cover(&at("/a/b")) && paths.cover(&at("/a/b/c/d")));
+        assert!(
+            !paths.cover(&at("/a")) && !paths.cover(&at("/a/bc")) && !paths.cover(&at("/a/b-c"))
+        );
+        assert!(paths.any_within(&at("/a")) && paths.any_within(&at("/")));
+        assert!(paths.any_within(&at("/a/b-c")) && !paths.any_within(&at("/a/b/c")));
+        assert!(!paths.any_within(&at("/a/b-")));
+    }
 }
