@@ -24,10 +24,10 @@ pub(super) struct LandArgs {
     #[arg(long)]
     apply: bool,
     /// With --apply: do not ask
-    #[arg(long)]
+    #[arg(long, requires = "apply")]
     yes: bool,
-    /// Apply only if the changes still have this digest
-    #[arg(long, value_name = "DIGEST")]
+    /// With --apply: only if the changes still have this digest
+    #[arg(long, value_name = "DIGEST", requires = "apply")]
     expect: Option<String>,
     /// Write the patch to FILE (`-` for stdout) and apply nothing
     #[arg(long, value_name = "FILE", conflicts_with = "apply")]

@@ -96,7 +96,7 @@ fn refuse_inside() -> Result<()> {
             Kind::Refused,
             "this is the inside of a session, where landbox's own state is hidden",
         )
-        .hint("leave the session first; inside, only `landbox send` works"));
+        .hint("leave the session first"));
     }
     Ok(())
 }

@@ -59,6 +59,13 @@ pub(super) fn run(call: &Invocation, args: RunArgs) -> Result<u8> {
     if let Some(name) = &args.name {
         session::check_name(name)?;
     }
+    if let Some(choice) = args.network.as_ref().filter(|c| *c != "on" && *c != "off") {
+        if !std::path::Path::new(choice).exists() {
+            let shown = crate::ui::text::visible(choice.as_bytes());
+            let message = format!("--network must be on, off or a policy file, not \"{shown}\"");
+            return Err(Failure::new(Kind::Usage, message));
+        }
+    }
     let home = host::home()?;
     let env = |name: &str| std::env::var_os(name);
     let config =
@@ -79,7 +86,13 @@ pub(super) fn run(call: &Invocation, args: RunArgs) -> Result<u8> {
     let Resolved { policy, warnings } = policy::resolve(&config, &flags, &facts, env)?;
     put_right(call, &state, &policy.project)?;
     let auto = is_auto(&config, &flags);
+    let shared = (!facts.maps_everyone)
+        .then(|| host::owners::warning(policy.project.as_path(), facts.uid, facts.gid))
+        .flatten();
     let mut starter = Starter::new(call, facts, state)?;
+    if let Some(warning) = &shared {
+        starter.warn(warning);
+    }
     for warning in &warnings {
         starter.warn(warning);
     }

@@ -42,7 +42,10 @@ fn judge(project: &Path, uid: u32, gid: u32) -> Check {
         Status::Warning,
         format!("{}{others} to another user or group", show(&first)),
         "they can be read but not changed inside (\"Value too large for defined data type\")",
-        Some(format!("{}chown -R {uid}:{gid} {}", sudo(), quote(project))),
+        // A folder that is somebody else's is not to be taken from them.
+        std::fs::metadata(project)
+            .is_ok_and(|meta| meta.uid() == uid)
+            .then(|| format!("{}chown -R {uid}:{gid} {}", sudo(), quote(project))),
     )
 }
 
@@ -95,8 +98,10 @@ mod tests {
         assert_eq!(other.foreign, 2);
         let late = search(dir.path(), meta.uid(), meta.gid(), Instant::now() - PATIENCE);
         assert!(!late.complete);
-        let check = judge(dir.path(), meta.uid() + 1, meta.gid());
+        let check = judge(dir.path(), meta.uid(), meta.gid() + 1);
         assert_eq!(check.status, Status::Warning);
         assert!(check.fix.unwrap().contains("chown -R"));
+        let check = judge(dir.path(), meta.uid() + 1, meta.gid());
+        assert_eq!((check.status, check.fix), (Status::Warning, None));
     }
 }

@@ -5,6 +5,7 @@
 pub mod files;
 mod launch;
 pub mod mounts;
+pub mod owners;
 mod root;
 pub mod run;
 pub mod sockets;
