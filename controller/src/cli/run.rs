@@ -59,12 +59,12 @@ pub(super) fn run(call: &Invocation, args: RunArgs) -> Result<u8> {
     if let Some(name) = &args.name {
         session::check_name(name)?;
     }
-    if let Some(choice) = args.network.as_ref().filter(|c| *c != "on" && *c != "off") {
-        if !std::path::Path::new(choice).exists() {
-            let shown = crate::ui::text::visible(choice.as_bytes());
-            let message = format!("--network must be on, off or a policy file, not \"{shown}\"");
-            return Err(Failure::new(Kind::Usage, message));
-        }
+    if let Some(choice) = args.network.as_ref().filter(|c| *c != "on" && *c != "off")
+        && !std::path::Path::new(choice).exists()
+    {
+        let shown = crate::ui::text::visible(choice.as_bytes());
+        let message = format!("--network must be on, off or a policy file, not \"{shown}\"");
+        return Err(Failure::new(Kind::Usage, message));
     }
     let home = host::home()?;
     let env = |name: &str| std::env::var_os(name);
