@@ -15,7 +15,7 @@ use landbox_shared::plan::{LayerOp, Op, Plan};
 use landbox_shared::policy::Network;
 use landbox_shared::procfs;
 use nix::unistd::Pid;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Read;
@@ -109,8 +109,11 @@ fn records(
     mounts: &[Mount<'_>],
     mounted: &Mounted,
 ) -> Result<(Vec<MountRecord>, Vec<u32>), Failure> {
+    // Thousands of both, where thousands of paths are hidden. Of several at one place the last one listed is on top.
+    let on_top: HashMap<Vec<u8>, &Mount<'_>> = mounts.iter().map(|m| (m.point(), m)).collect();
     let record = |point: &AbsPath| {
-        let mount = mountinfo::at(mounts, point.as_bytes())
+        let mount = on_top
+            .get(point.as_bytes())
             .ok_or_else(|| refused_at(STAGE, point, "this mount is missing"))?;
         Ok((mount.record(point), mount.id))
     };
