@@ -86,9 +86,7 @@ pub(super) fn run(call: &Invocation, args: RunArgs) -> Result<u8> {
     let Resolved { policy, warnings } = policy::resolve(&config, &flags, &facts, env)?;
     put_right(call, &state, &policy.project)?;
     let auto = is_auto(&config, &flags);
-    let shared = (!facts.maps_everyone)
-        .then(|| host::owners::warning(policy.project.as_path(), facts.uid, facts.gid))
-        .flatten();
+    let shared = facts.writer().warning(policy.project.as_path());
     let mut starter = Starter::new(call, facts, state)?;
     if let Some(warning) = &shared {
         starter.warn(warning);

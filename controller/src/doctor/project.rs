@@ -1,7 +1,8 @@
-//! Files of other owners in the project: no unprivileged overlay can copy them up.
+//! Files of other owners in the project, which a session can't change.
 
 use super::{Check, Status, quote, sudo};
 use crate::host::Facts;
+use crate::host::owners::Writer;
 use crate::session::store::show;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -12,16 +13,14 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 const ID: &str = "owners";
 
-/// Looks for files in the current folder whose owner or group a session does not map.
+/// Looks for files in the current folder that a session can't change because of their owner or group.
 pub(super) fn foreign_owners(facts: &Facts) -> Check {
-    if facts.maps_everyone {
-        return Check::ok(ID, "as root, every owner is known");
-    }
-    judge(facts.cwd.as_path(), facts.uid, facts.gid)
+    judge(facts.cwd.as_path(), facts.writer())
 }
 
-fn judge(project: &Path, uid: u32, gid: u32) -> Check {
-    let Search { foreign, first, complete } = search(project, uid, gid, Instant::now() + PATIENCE);
+fn judge(project: &Path, writer: Writer) -> Check {
+    let Search { foreign, first, complete } = search(project, writer, Instant::now() + PATIENCE);
+    let Writer { uid, gid, maps_everyone } = writer;
     let Some(first) = first else {
         return Check::ok(
             ID,
@@ -41,7 +40,11 @@ fn judge(project: &Path, uid: u32, gid: u32) -> Check {
         ID,
         Status::Warning,
         format!("{}{others} to another user or group", show(&first)),
-        "they can be read but not changed inside (\"Value too large for defined data type\")",
+        if maps_everyone {
+            "a session of root has no capabilities, so it can read them but not change them; run as their owner"
+        } else {
+            "they can be read but not changed inside (\"Value too large for defined data type\")"
+        },
         // A folder that is somebody else's is not to be taken from them.
         std::fs::metadata(project)
             .is_ok_and(|meta| meta.uid() == uid)
@@ -55,7 +58,7 @@ struct Search {
     complete: bool,
 }
 
-fn search(project: &Path, uid: u32, gid: u32, until: Instant) -> Search {
+fn search(project: &Path, writer: Writer, until: Instant) -> Search {
     let mut found = Search { foreign: 0, first: None, complete: true };
     let Ok(device) = std::fs::symlink_metadata(project).map(|meta| meta.dev()) else {
         return found;
@@ -69,7 +72,7 @@ fn search(project: &Path, uid: u32, gid: u32, until: Instant) -> Search {
         let Ok(entries) = std::fs::read_dir(&folder) else { continue };
         for entry in entries.flatten() {
             let Ok(meta) = entry.metadata() else { continue };
-            if meta.uid() != uid || meta.gid() != gid {
+            if writer.is_barred(&meta) {
                 found.foreign += 1;
                 found.first.get_or_insert_with(|| entry.path());
             }
@@ -92,16 +95,17 @@ mod tests {
         std::fs::write(dir.path().join("sub/file"), "x").unwrap();
         let meta = std::fs::metadata(dir.path()).unwrap();
         let far = Instant::now() + Duration::from_secs(60);
-        let own = search(dir.path(), meta.uid(), meta.gid(), far);
+        let writer = Writer { uid: meta.uid(), gid: meta.gid(), maps_everyone: false };
+        let own = search(dir.path(), writer, far);
         assert_eq!((own.foreign, own.complete), (0, true));
-        let other = search(dir.path(), meta.uid(), meta.gid() + 1, far);
+        let other = search(dir.path(), Writer { gid: meta.gid() + 1, ..writer }, far);
         assert_eq!(other.foreign, 2);
-        let late = search(dir.path(), meta.uid(), meta.gid(), Instant::now() - PATIENCE);
+        let late = search(dir.path(), writer, Instant::now() - PATIENCE);
         assert!(!late.complete);
-        let check = judge(dir.path(), meta.uid(), meta.gid() + 1);
+        let check = judge(dir.path(), Writer { gid: meta.gid() + 1, ..writer });
         assert_eq!(check.status, Status::Warning);
         assert!(check.fix.unwrap().contains("chown -R"));
-        let check = judge(dir.path(), meta.uid() + 1, meta.gid());
+        let check = judge(dir.path(), Writer { uid: meta.uid() + 1, ..writer });
         assert_eq!((check.status, check.fix), (Status::Warning, None));
     }
 }

@@ -65,6 +65,11 @@ pub struct Facts {
 }
 
 impl Facts {
+    /// Who writes in a session.
+    pub fn writer(&self) -> owners::Writer {
+        owners::Writer { uid: self.uid, gid: self.gid, maps_everyone: self.maps_everyone }
+    }
+
     /// Asks the kernel.
     pub fn gather() -> Result<Self> {
         let files = Files::default();

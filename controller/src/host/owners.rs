@@ -1,5 +1,5 @@
 //! Whether the owner of a session can write in the project at all. No unprivileged overlay can copy up a file whose owner
-//! or group the session does not map.
+//! or group the session does not map, and root's session has no capability to write what is another's.
 
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use std::os::unix::fs::MetadataExt;
@@ -8,23 +8,49 @@ use std::path::Path;
 /// How many entries of the project's top are looked at: the rest is for `landbox doctor`.
 const ENTRIES: usize = 256;
 
-/// A sentence for the start of a run, where the project's top already shows that parts of it can't be written.
-pub fn warning(project: &Path, uid: u32, gid: u32) -> Option<String> {
-    let shown = crate::session::store::show(project);
-    let foreign = |meta: &std::fs::Metadata| meta.uid() != uid || meta.gid() != gid;
-    let meta = std::fs::metadata(project).ok()?;
-    if accessat(CWD, project, Access::WRITE_OK, AtFlags::EACCESS).is_err() {
-        return Some(format!("you can't write in {shown}: changes to it can't be landed by you"));
+/// Who writes in a session.
+#[derive(Clone, Copy, Debug)]
+pub struct Writer {
+    /// The user.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
+    /// Whether the session maps every id: root's does.
+    pub maps_everyone: bool,
+}
+
+impl Writer {
+    /// Whether a session can't change what has these owners and modes. Root's knows every owner, but has no capability to
+    /// write what is another's.
+    pub fn is_barred(self, meta: &std::fs::Metadata) -> bool {
+        if self.maps_everyone {
+            meta.uid() != self.uid && meta.mode() & 0o002 == 0 && !meta.is_symlink()
+        } else {
+            meta.uid() != self.uid || meta.gid() != self.gid
+        }
     }
-    let top = std::fs::read_dir(project).ok()?.flatten().take(ENTRIES);
-    let count = usize::from(foreign(&meta))
-        + top.filter_map(|entry| entry.metadata().ok()).filter(foreign).count();
-    (count > 0).then(|| {
-        format!(
-            "{count} of the top entries of {shown} belong to another user or group and can't be changed inside; \
-             landbox doctor tells more"
-        )
-    })
+
+    /// A sentence for the start of a run, where the project's top already shows that parts of it can't be written.
+    pub fn warning(self, project: &Path) -> Option<String> {
+        let shown = crate::session::store::show(project);
+        let meta = std::fs::metadata(project).ok()?;
+        if accessat(CWD, project, Access::WRITE_OK, AtFlags::EACCESS).is_err() {
+            return Some(format!(
+                "you can't write in {shown}: changes to it can't be landed by you"
+            ));
+        }
+        let top = std::fs::read_dir(project).ok()?.flatten().take(ENTRIES);
+        let barred = |meta: &std::fs::Metadata| self.is_barred(meta);
+        let count = usize::from(barred(&meta))
+            + top.filter_map(|entry| entry.metadata().ok()).filter(barred).count();
+        let why = if self.maps_everyone { "user" } else { "user or group" };
+        (count > 0).then(|| {
+            format!(
+                "{count} of the top entries of {shown} belong to another {why} and can't be changed inside; \
+                 landbox doctor tells more"
+            )
+        })
+    }
 }
 
 #[cfg(test)]
@@ -36,8 +62,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("file"), "x").unwrap();
         let meta = std::fs::metadata(dir.path()).unwrap();
-        assert_eq!(warning(dir.path(), meta.uid(), meta.gid()), None);
-        let shared = warning(dir.path(), meta.uid(), meta.gid() + 1).unwrap();
+        let writer = Writer { uid: meta.uid(), gid: meta.gid(), maps_everyone: false };
+        assert_eq!(writer.warning(dir.path()), None);
+        let shared = Writer { gid: meta.gid() + 1, ..writer }.warning(dir.path()).unwrap();
         assert!(shared.starts_with("2 of the top entries"), "{shared}");
+        // Root knows every group, but another user's files stay another's.
+        let root = Writer { gid: meta.gid() + 1, maps_everyone: true, ..writer };
+        assert_eq!(root.warning(dir.path()), None);
+        assert!(Writer { uid: meta.uid() + 1, ..root }.warning(dir.path()).is_some());
     }
 }
