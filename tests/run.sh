@@ -23,9 +23,12 @@ need_cargo
 
 # One failure must not hide the others: everything is run, and the script fails at its end.
 failed=()
+# A shell that was put in the background ignores the keyboard's signals, and hands that on: tests send them.
+plain=(env --default-signal=INT,QUIT,HUP,PIPE)
+
 if [ "$part" != suite ]; then
   say "== unit tests"
-  cargo test --locked --workspace --exclude landbox-tests --no-fail-fast -- "$@" || failed+=("unit tests")
+  "${plain[@]}" cargo test --locked --workspace --exclude landbox-tests --no-fail-fast -- "$@" || failed+=("unit tests")
 fi
 
 finish() {
@@ -88,6 +91,6 @@ fi
 
 say "== suite"
 # Each test starts processes of its own, most of them waiting: a few more threads than processors.
-cargo test --locked --package landbox-tests --no-fail-fast -- \
+"${plain[@]}" cargo test --locked --package landbox-tests --no-fail-fast -- \
   --test-threads "$(($(nproc) + 2))" "${worlds[@]}" "$@" || failed+=("suite")
 finish
