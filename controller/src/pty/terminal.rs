@@ -16,9 +16,10 @@ static HOOK: Once = Once::new();
 
 /// An escape sequence without an end would swallow what is printed next, a scrolling region, colours or a line-drawing
 /// character set would disguise it, and a mouse mode would type into the shell. So: cancel; save the cursor, whole screen,
-/// restore the cursor (leaving the alternate screen restores it again); soft reset; plain ASCII text; wrap lines and show
+/// ordinary screen, restore the cursor (in the ordinary screen, leaving the alternate one would move it to where an editor
+/// of long ago was started); soft reset; plain ASCII text; wrap lines and show
 /// the cursor; no mouse, focus or paste reports. The title and the palette stay: they may be the owner's.
-const CALM: &[u8] = b"\x18\x1b\\\x1b7\x1b[r\x1b8\x1b[?1049l\x1b[!p\x1b[0m\x0f\x1b(B\x1b[?7;25h\
+const CALM: &[u8] = b"\x18\x1b\\\x1b7\x1b[r\x1b[?1049l\x1b8\x1b[!p\x1b[0m\x0f\x1b(B\x1b[?7;25h\
     \x1b[?1000;1002;1003;1004;1006;2004l";
 
 /// The terminal of the caller, found behind one of descriptors 0 to 2.
