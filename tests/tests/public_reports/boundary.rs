@@ -5,6 +5,13 @@ use landbox_tests::{Place, procs, world, worlds};
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
 
+/// Waits until the shell's job has been started: a signal before that is the shell's alone, and it waits for the job first.
+fn job_runs(pid: i32) {
+    procs::wait_for("the job", 20, || {
+        procs::descendants(pid).iter().any(|p| p.name == "sleep").then_some(())
+    });
+}
+
 worlds! {
     // Whatever was open needs no path, and numbers may lie above the limit that holds now.
     [user_kernel, root_kernel]
@@ -105,12 +112,14 @@ worlds! {
         let start = Instant::now();
         let mut terminal = host(&place, "/bin/bash", &["-c", &line], &place.project).terminal(80, 24);
         terminal.expect("ready");
+        job_runs(terminal.pid());
         terminal.send(b"\x03");
         terminal.expect("caught");
         terminal.wait();
         // Without any terminal, too.
         let mut live = place.sh("trap 'exit 5' INT; echo ready; sleep 100").start();
         live.expect("ready");
+        job_runs(live.pid());
         procs::kill(live.pid(), Signal::INT);
         live.wait().expect(5);
         assert!(start.elapsed() < Duration::from_secs(50), "{:?}", start.elapsed());
