@@ -60,7 +60,7 @@ pub(crate) fn read(
         mode: caller.mode,
         policy_digest: plan.policy_digest,
         envelope_digest: *envelope_digest,
-        namespaces: judge_namespaces(found, caller.namespaces, plan.network)?,
+        namespaces: judge_namespaces(found, caller.namespaces, &plan.network)?,
         owner_map: maps.owner,
         second_user_namespace: maps.worlds == Worlds::Two,
         mounts: records,
@@ -73,7 +73,7 @@ pub(crate) fn read(
         seccomp_filters: status.seccomp_filters,
         seccomp_profile: plan.seccomp,
         landlock_abi,
-        network: plan.network,
+        network: plan.network.clone(),
         layers: layers(&mounts, plan)?,
     };
     evidence.flaw().map_or(Ok(Proof { evidence, ids, table }), |flaw| Err(refused(STAGE, flaw)))
@@ -83,10 +83,10 @@ pub(crate) fn read(
 fn judge_namespaces(
     found: Inodes,
     callers: Inodes,
-    network: Network,
+    network: &Network,
 ) -> Result<Vec<Namespace>, Failure> {
     let judge = |((kind, inode), callers): ((&str, u64), u64)| {
-        let (own, shared) = (inode != callers, kind == "net" && network == Network::Host);
+        let (own, shared) = (inode != callers, kind == "net" && *network == Network::Host);
         let why = format!("the {kind} namespace is not what the plan says");
         require(own != shared, STAGE, why)?;
         Ok(Namespace { kind: kind.to_owned(), inode, own })

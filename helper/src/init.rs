@@ -156,11 +156,14 @@ struct Mounted {
 
 impl Mounted {
     fn connect(self) -> Result<Networked, Failure> {
-        match self.meant.plan.network {
+        match &self.meant.plan.network {
             // The caller's own namespace: nothing to do, and no right to do it.
             Network::Host => {}
             Network::None => {
                 sys::net::loopback_up().stage(Stage::Network, "setting loopback up")?;
+            }
+            Network::Policy(_) => {
+                return Err(refused(Stage::Network, "a network policy can't be enforced yet"));
             }
         }
         Ok(Networked(self))

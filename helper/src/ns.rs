@@ -64,7 +64,7 @@ pub(crate) fn isolate(
     for worlds in [Worlds::Two, Worlds::One] {
         let maps = Maps::new(&verified.caller, worlds)?;
         let [ours, theirs] = Channel::pair(["init", "the monitor"], STAGE)?;
-        let flags = flags(verified.plan.network);
+        let flags = flags(&verified.plan.network);
         let made = caps::raised(mode, || make(flags, worlds)).map_err(no_namespace)?;
         let Some(init) = made else {
             drop(ours);
@@ -107,13 +107,13 @@ fn make(flags: CloneFlags, worlds: Worlds) -> nix::Result<Option<Child>> {
 }
 
 /// What N owns.
-fn flags(network: Network) -> CloneFlags {
+fn flags(network: &Network) -> CloneFlags {
     let mounts_and_processes = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID;
     let talk = CloneFlags::CLONE_NEWIPC | CloneFlags::CLONE_NEWUTS;
     let always = CloneFlags::CLONE_NEWUSER | mounts_and_processes | talk;
     match network {
         Network::Host => always,
-        Network::None => always | CloneFlags::CLONE_NEWNET,
+        Network::None | Network::Policy(_) => always | CloneFlags::CLONE_NEWNET,
     }
 }
 

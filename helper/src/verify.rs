@@ -70,9 +70,11 @@ fn judge_plan(plan: &Plan) -> Result<(), Failure> {
     match plan.network {
         // Safe: the caller's own network, or a namespace where only loopback exists.
         Network::Host | Network::None => {}
+        Network::Policy(_) => return Err(refused(STAGE, "a network policy can't be enforced yet")),
     }
     match plan.seccomp {
         SeccompProfile::Base => {}
+        SeccompProfile::Restricted => return Err(refused(STAGE, "there is no such filter yet")),
     }
     require(plan.ops.len() <= limits::OPS, STAGE, "the plan has too many operations")?;
     let mut seen = Seen::default();

@@ -14,6 +14,7 @@ pub mod exec;
 pub mod id;
 pub mod limits;
 pub mod mountinfo;
+pub mod network;
 pub mod path;
 pub mod plan;
 pub mod policy;

@@ -1,6 +1,7 @@
 //! What a session may do. Resolved once from configuration and host facts, then frozen in the session's snapshot.
 
 use crate::id::LayerId;
+use crate::network::NetworkPolicy;
 use crate::path::AbsPath;
 use serde::{Deserialize, Serialize};
 
@@ -104,13 +105,15 @@ pub enum MaskKind {
 }
 
 /// What a session may reach.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Network {
     /// The host's network.
     Host,
     /// A namespace with loopback alone.
     None,
+    /// A namespace with a user-mode link, filtered by destination address.
+    Policy(NetworkPolicy),
 }
 
 /// A set of system-call filters.
@@ -119,4 +122,6 @@ pub enum Network {
 pub enum SeccompProfile {
     /// Terminal injection, kernel keyrings and foreign system-call interfaces refused.
     Base,
+    /// Base, and no other sockets than Internet ones, no namespaces, no rings: what a network policy needs to hold.
+    Restricted,
 }

@@ -152,9 +152,10 @@ fn face(session: &Session, document: &Document<'_>, findings: &Findings) -> Stri
         line("boundary", "none: the bot has \"sandbox\": false");
         return out;
     }
-    let network = match policy.network {
+    let network = match &policy.network {
         Network::Host => "network of the host",
         Network::None => "loopback alone",
+        Network::Policy(_) => "network by the policy's destinations",
     };
     line("boundary", &format!("{network}; {}", snapshot.policy_digest));
     for (layer, bytes) in policy.layers.iter().zip(&findings.layer_bytes) {

@@ -215,7 +215,7 @@ fn make_plan(
         gid: policy.gid,
         stdio,
         cwd: policy.project.clone(),
-        network: policy.network,
+        network: policy.network.clone(),
         seccomp: policy.seccomp,
         exec_digest,
         ops,

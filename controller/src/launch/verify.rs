@@ -34,10 +34,12 @@ fn namespaces(plan: &Plan, evidence: &Evidence) -> Result<(), String> {
     if let Some(shared) = NAMESPACES.into_iter().find(|kind| !own(kind)) {
         return Err(format!("the {shared} namespace is not the session's own"));
     }
-    match plan.network {
+    match &plan.network {
         Network::Host => Ok(()),
-        Network::None if own("net") => Ok(()),
-        Network::None => Err("the net namespace is not the session's own".into()),
+        Network::None | Network::Policy(_) if own("net") => Ok(()),
+        Network::None | Network::Policy(_) => {
+            Err("the net namespace is not the session's own".into())
+        }
     }
 }
 

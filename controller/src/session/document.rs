@@ -148,12 +148,14 @@ impl Serialize for BoundaryFace<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let snapshot = &self.0.session.snapshot;
         let known: Option<&Boundary> = self.0.last().and_then(|launch| launch.boundary.as_ref());
-        let network = match snapshot.policy.network {
+        let network = match &snapshot.policy.network {
             Network::Host => "host",
             Network::None => "none",
+            Network::Policy(_) => "policy",
         };
         let seccomp = match snapshot.policy.seccomp {
             SeccompProfile::Base => "base",
+            SeccompProfile::Restricted => "restricted",
         };
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("network", network)?;
