@@ -129,17 +129,20 @@ worlds! {
     [user_kernel, user_fuse]
     fn a_stopped_job_stops_inside_and_goes_on_when_continued(world) {
         let place = Place::new(world);
-        let mut live = place.sh("echo ready; while [ ! -e ~/go ]; do sleep 0.05; done; exit 5").start();
+        // The child in the background: while a shell starts one that it waits for, it can't be seen to stop (vfork(2)).
+        let mut live = place.sh("sleep 1000 & echo ready; wait").start();
         live.expect("ready");
-        let states = |wanted: char| {
-            let inside: Vec<_> = procs::descendants(live.pid()).into_iter().filter(|p| p.name == "sh").collect();
-            (!inside.is_empty() && inside.iter().all(|p| (p.state == 'T') == (wanted == 'T'))).then_some(())
+        let job = |stopped: bool| {
+            let inside = procs::descendants(live.pid()).into_iter();
+            let job: Vec<_> = inside.filter(|p| p.name == "sh" || p.name == "sleep").collect();
+            (job.len() == 2 && job.iter().all(|p| (p.state == 'T') == stopped)).then_some(())
         };
+        procs::wait_for("the job to run", 10, || job(false));
         procs::kill(live.pid(), Signal::TSTP);
-        procs::wait_for("the shell to stop", 10, || states('T'));
+        procs::wait_for("the job to stop", 10, || job(true));
         procs::wait_for("landbox to stop", 10, || procs::Proc::read(live.pid()).filter(|p| p.state == 'T'));
         procs::kill(live.pid(), Signal::CONT);
-        procs::wait_for("the shell to go on", 10, || states('S'));
+        procs::wait_for("the job to go on", 10, || job(false));
         procs::kill(live.pid(), Signal::TERM);
         live.wait().expect(128 + 15);
     }
