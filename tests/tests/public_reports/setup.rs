@@ -123,6 +123,40 @@ worlds! {
         assert_eq!(read(place.project.join("d/x")), "x\n");
     }
 
+    // A container in a container: the kernel stacks two overlays and refuses the third, which nothing foretells.
+    [user_kernel, root_kernel]
+    fn root_puts_the_project_two_overlays_deep_and_fuse_takes_over_from_the_kernel(world) {
+        let mut place = Place::new(world);
+        let (_mounted, merged) = on_an_overlay(&place);
+        let [upper, work, deep] = ["upper2", "work2", "deep"].map(|name| place.root().join(name));
+        for folder in [&upper, &work, &deep] {
+            place.mkdir(folder);
+        }
+        let options = format!(
+            "lowerdir={},upperdir={},workdir={}",
+            merged.join("project").display(),
+            upper.display(),
+            work.display()
+        );
+        let _deep = Mounted::new(&["-t", "overlay", "-o", &options, "none"], &deep);
+        place.project = deep.clone();
+        let args = ["run", "--", "sh", "-c", "cat f; echo new > f; cat f"];
+        let out = place.landbox(["run", "--overlay", "kernel", "--", "true"]).output().expect(125);
+        assert!(out.errors().contains("stage layer"), "{}", out.errors());
+        let out = place.landbox(args).output().ok();
+        assert_eq!(out.text(), "old\nnew\n", "{}", out.errors());
+        assert!(out.errors().contains("using fuse-overlayfs"), "{}", out.errors());
+        assert_eq!(read(deep.join("f")), "old\n");
+        // What the first attempt made is gone: one session, with the back end that wrote it.
+        assert_eq!(place.json(["ls"])["sessions"].as_array().unwrap().len(), 1);
+        let layers = place.json(["show"]);
+        let layers = layers["layers"].as_array().unwrap();
+        let project = layers.iter().find(|l| l["kind"] == "project").unwrap();
+        assert_eq!(project["overlay"], "fuse");
+        place.landbox(["land", "--apply", "--yes"]).output().ok();
+        assert_eq!(read(deep.join("f")), "new\n");
+    }
+
     [user_kernel, root_kernel]
     fn root_puts_the_state_on_an_overlay_too_and_fuse_serves_or_the_reason_is_given(world) {
         let mut place = Place::new(world);
