@@ -373,4 +373,21 @@ worlds! {
         let seen = look.env("PATH", &path).output().ok().text();
         assert!(!seen.contains("neighbour") && !seen.contains("systemd"), "{seen}");
     }
+
+    // Version managers that put links in one folder of the search path and the programs below `/run`.
+    [user_kernel] fn root_a_link_in_a_folder_of_the_search_path_that_leads_below_run_still_works(world) {
+        assert!(is_root(), "making a folder below /run needs root: start tests/run.sh as root");
+        let place = Place::new(world);
+        let run = tempfile::Builder::new().prefix("landbox-test-").tempdir_in("/run").unwrap();
+        std::fs::set_permissions(run.path(), PermissionsExt::from_mode(0o755)).unwrap();
+        let far = run.path().join("versions/7/bin");
+        std::fs::create_dir_all(&far).unwrap();
+        std::fs::copy("/bin/echo", far.join("node7")).unwrap();
+        let near = place.home.join("bin");
+        std::fs::create_dir_all(&near).unwrap();
+        std::os::unix::fs::symlink(far.join("node7"), near.join("node7")).unwrap();
+        let path = format!("{}:{}", text(&near), std::env::var("PATH").unwrap());
+        let mut agent = place.session::<&str, _>([], ["sh", "-c", "node7 found"]);
+        assert_eq!(agent.env("PATH", &path).output().ok().text(), "found\n");
+    }
 }

@@ -160,6 +160,8 @@ pub(super) fn exec_failure(program: &[u8], errno: i32) -> Failure {
         let failure = Failure::new(Kind::Failed, format!("{name}: command not found"));
         let show = |path: &std::path::Path| visible(path.as_os_str().as_bytes());
         match crate::policy::program::outside(OsStr::from_bytes(program)) {
+            None if program.contains(&b'/') => failure
+                .hint("there is no such file, seen from the session's working folder"),
             None => failure.hint(
                 "the session searches the PATH you have now; give the program's full path, or install it",
             ),

@@ -22,6 +22,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
 #[derive(Debug, Args)]
+#[command(override_usage = "landbox run [OPTIONS] [--] [CMD [ARG]...]")]
 pub(super) struct RunArgs {
     /// Take the sandbox settings of this bot (`name`, else a unique `cliId`)
     #[arg(long, value_name = "NAME")]

@@ -98,8 +98,10 @@ pub fn folders(
         .as_bytes()
         .split(|b| *b == b':')
         .filter_map(|entry| normal(OsStr::from_bytes(entry)));
+    let linked = links(search_path);
+    let programs = programs.into_iter().chain(linked).filter_map(|program| program.parent());
     let mut found = Vec::new();
-    for folder in entries.chain(programs.into_iter().filter_map(|p| p.parent())) {
+    for folder in entries.chain(programs) {
         // A session's own folder is made by the plan.
         if !super::is_below(&folder, super::INSIDE)
             && !found.contains(&folder)
@@ -107,6 +109,35 @@ pub fn folders(
             && !shown_again(files, folder.as_path()).is_empty()
         {
             found.push(folder);
+        }
+    }
+    found
+}
+
+/// Most entries of one folder that are looked at: the start must not wait for a huge one.
+const ENTRIES: usize = 1024;
+
+/// What the links in the caller's own folders of `search_path` lead to below `/run`: version managers put the links in
+/// one folder and the programs in another. A distribution's folders have hundreds of links, and none of that kind.
+fn links(search_path: &OsStr) -> Vec<AbsPath> {
+    let system = |folder: &AbsPath| {
+        ["/usr/bin", "/usr/sbin", "/bin", "/sbin", "/usr/games"]
+            .iter()
+            .any(|path| folder.as_bytes() == path.as_bytes())
+    };
+    let folders = search_path.as_bytes().split(|b| *b == b':').map(OsStr::from_bytes);
+    let mut found = Vec::new();
+    for folder in folders.filter_map(normal).filter(|folder| !system(folder)) {
+        let Ok(entries) = std::fs::read_dir(folder.as_path()) else { continue };
+        for entry in entries.take(ENTRIES).flatten() {
+            if !entry.file_type().is_ok_and(|kind| kind.is_symlink()) {
+                continue;
+            }
+            let Ok(target) = std::fs::read_link(entry.path()) else { continue };
+            let through = |run: &str| target.starts_with(run);
+            if through("/run") || through("/var/run") {
+                found.extend(normal(target.as_os_str()));
+            }
         }
     }
     found
