@@ -49,9 +49,7 @@ fn prepare(init: &Channel, meant: &Meant, exec: Exec) -> Result<Prepared, Failur
     // While init mounts, on the other processor.
     let filters = match plan.seccomp {
         SeccompProfile::Base => confine::filters(landbox_seccomp::base)?,
-        SeccompProfile::Restricted => {
-            return Err(refused(Stage::Confine, "there is no such filter yet"));
-        }
+        SeccompProfile::Restricted => confine::filters(landbox_seccomp::restricted)?,
     };
     let program = Prepared::new(exec)?;
 

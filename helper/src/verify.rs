@@ -72,9 +72,14 @@ fn judge_plan(plan: &Plan) -> Result<(), Failure> {
         Network::Host | Network::None => {}
         Network::Policy(_) => return Err(refused(STAGE, "a network policy can't be enforced yet")),
     }
-    match plan.seccomp {
-        SeccompProfile::Base => {}
-        SeccompProfile::Restricted => return Err(refused(STAGE, "there is no such filter yet")),
+    match (plan.seccomp, &plan.network) {
+        // Safe: each profile only takes rights away.
+        (SeccompProfile::Restricted, _) | (SeccompProfile::Base, Network::Host | Network::None) => {
+        }
+        // The rules judge IP packets: with other sockets, or in another namespace, they say nothing.
+        (SeccompProfile::Base, Network::Policy(_)) => {
+            return Err(refused(STAGE, "a network policy needs the restricted filter"));
+        }
     }
     require(plan.ops.len() <= limits::OPS, STAGE, "the plan has too many operations")?;
     let mut seen = Seen::default();

@@ -7,7 +7,7 @@ mod play;
 use landbox_shared::event::{Event, Status};
 use landbox_shared::evidence::{HelperMode, OwnerMap};
 use landbox_shared::plan::{Access, Op, Plan, Stdio};
-use landbox_shared::policy::Network;
+use landbox_shared::policy::{Network, SeccompProfile};
 use nix::sys::signal::Signal;
 use play::{Stage, abs, users};
 use std::fs;
@@ -69,6 +69,18 @@ fn the_task_has_no_rights_and_cannot_gain_any() {
         }
         assert!(output.contains("NoNewPrivs:\t1") && output.contains("Seccomp:\t2"), "{output}");
         assert_eq!(output.lines().count(), 7, "{output}");
+    }
+}
+
+#[test]
+fn the_filter_of_the_plan_is_the_one_on_the_task() {
+    let text = "unshare --user true 2>/dev/null && echo made || echo refused";
+    for (profile, answer) in
+        [(SeccompProfile::Base, "made\n"), (SeccompProfile::Restricted, "refused\n")]
+    {
+        for (_, output, _) in script(|plan| plan.seccomp = profile, text) {
+            assert_eq!(output, answer, "{profile:?}");
+        }
     }
 }
 

@@ -15,6 +15,13 @@ pub fn base(arch: Arch) -> Result<Vec<Program>, Error> {
     compile(table::BASE, arch)
 }
 
+/// The restricted profile for `arch`: the base profile and what a network policy needs to hold. All of the programs are
+/// needed.
+pub fn restricted(arch: Arch) -> Result<Vec<Program>, Error> {
+    let rules: Vec<Rule> = table::BASE.iter().chain(table::RESTRICTED).copied().collect();
+    compile(&rules, arch)
+}
+
 /// The monitor's own profile for `arch`.
 pub fn monitor(arch: Arch) -> Result<Vec<Program>, Error> {
     only(table::MONITOR, arch)
@@ -51,13 +58,15 @@ fn compile(rules: &[Rule], arch: Arch) -> Result<Vec<Program>, Error> {
 fn one_answer(rules: &[&Rule], errno: i32, arch: Arch) -> Result<Program, Error> {
     let mut by_number: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
     for rule in rules {
-        if let When::Low32 { argument, value } = rule.when {
-            let length = SeccompCmpArgLen::Dword;
-            let equal = SeccompCondition::new(argument, length, SeccompCmpOp::Eq, u64::from(value))
-                .and_then(|condition| SeccompRule::new(vec![condition]))
-                .map_err(Error::Compile)?;
-            by_number.entry(i64::from(rule.number.on(arch))).or_default().push(equal);
-        }
+        let one = match rule.when {
+            When::Always => continue,
+            When::Low32 { argument, value } => all_of(argument, SeccompCmpOp::Eq, &[value]),
+            When::Low32Not { argument, values } => all_of(argument, SeccompCmpOp::Ne, values),
+            When::Bit { argument, bit } => {
+                all_of(argument, SeccompCmpOp::MaskedEq(u64::from(bit)), &[bit])
+            }
+        };
+        by_number.entry(i64::from(rule.number.on(arch))).or_default().push(one?);
     }
     // Last, because an empty chain is how seccompiler says "always": it must also win over conditions on the same call.
     for rule in rules.iter().filter(|rule| matches!(rule.when, When::Always)) {
@@ -65,6 +74,16 @@ fn one_answer(rules: &[&Rule], errno: i32, arch: Arch) -> Result<Program, Error>
     }
     let refused = SeccompAction::Errno(errno.unsigned_abs());
     program(by_number, SeccompAction::Allow, refused, arch)
+}
+
+/// The low half of an argument compares so with every one of `values`.
+fn all_of(argument: u8, compares: SeccompCmpOp, values: &[u32]) -> Result<SeccompRule, Error> {
+    let length = SeccompCmpArgLen::Dword;
+    let one = |value: &u32| {
+        SeccompCondition::new(argument, length.clone(), compares.clone(), u64::from(*value))
+    };
+    let conditions: Result<_, _> = values.iter().map(one).collect();
+    conditions.and_then(SeccompRule::new).map_err(Error::Compile)
 }
 
 fn program(
@@ -104,228 +123,6 @@ fn op(code: u32) -> u16 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::table::{BASE, Number, TIOCLINUX, TIOCSTI, X32_BIT};
-
-    const X86_64: u32 = 0xc000_003e;
-    const I386: u32 = 0x4000_0003;
-    const AARCH64: u32 = 0xc000_00b7;
-    const ARM: u32 = 0x4000_0028;
-    const EPERM: u32 = libc::SECCOMP_RET_ERRNO | 1;
-    const ENOSYS: u32 = libc::SECCOMP_RET_ERRNO | 38;
-
-    /// Runs a program the way the kernel does, so that a filter for another machine can be tried on this one.
-    fn run(program: &[sock_filter], arch: u32, nr: u32, args: [u64; 6]) -> u32 {
-        let mut data = Vec::new();
-        data.extend(nr.to_le_bytes());
-        data.extend(arch.to_le_bytes());
-        data.extend([0; 8]);
-        args.iter().for_each(|a| data.extend(a.to_le_bytes()));
-        let (mut at, mut acc) = (0, 0u32);
-        loop {
-            let i = program[at];
-            at += 1;
-            let jump = |yes: bool| usize::from(if yes { i.jt } else { i.jf });
-            match i.code {
-                0x20 => {
-                    let from = i.k as usize;
-                    acc = u32::from_le_bytes(data[from..from + 4].try_into().unwrap());
-                }
-                0x05 => at += i.k as usize,
-                0x15 => at += jump(acc == i.k),
-                0x45 => at += jump(acc & i.k != 0),
-                0x54 => acc &= i.k,
-                0x06 => return i.k,
-                other => panic!("instruction {other:#x} is not known"),
-            }
-        }
-    }
-
-    /// The strictest answer of all programs: the kernel compares the actions as signed numbers.
-    fn answer(arch: Arch, audit: u32, nr: u32, args: [u64; 6]) -> u32 {
-        let action = |a: &u32| (a & 0xffff_0000).cast_signed();
-        let programs = base(arch).unwrap();
-        programs.iter().map(|p| run(p, audit, nr, args)).min_by_key(action).unwrap()
-    }
-
-    const BOTH: [(Arch, u32); 2] = [(Arch::X86_64, X86_64), (Arch::Aarch64, AARCH64)];
-
-    fn dump(programs: &[Program]) -> String {
-        let mut out = String::new();
-        for (n, program) in programs.iter().enumerate() {
-            out.push_str(&format!("program {n}\n"));
-            for i in program {
-                out.push_str(&format!("{:#04x} {} {} {:#010x}\n", i.code, i.jt, i.jf, i.k));
-            }
-        }
-        out
-    }
-
-    #[test]
-    fn the_programs_are_the_reviewed_ones() {
-        for (arch, golden) in [
-            (Arch::X86_64, include_str!("../tests/golden/base.x86_64.txt")),
-            (Arch::Aarch64, include_str!("../tests/golden/base.aarch64.txt")),
-        ] {
-            let now = dump(&base(arch).unwrap());
-            assert_eq!(now, golden, "{arch:?}: if the change is meant, the golden file is:\n{now}");
-        }
-    }
-
-    #[test]
-    fn every_line_of_the_table_is_refused_on_both_architectures() {
-        for (arch, audit) in BOTH {
-            for rule in BASE {
-                let mut args = [0; 6];
-                if let When::Low32 { argument, value } = rule.when {
-                    args[usize::from(argument)] = u64::from(value);
-                }
-                assert_eq!(answer(arch, audit, rule.number.on(arch), args), EPERM, "{rule:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn bits_above_the_32_that_the_kernel_reads_do_not_pass_the_filter() {
-        for (arch, audit) in BOTH {
-            for value in [TIOCSTI, TIOCLINUX] {
-                let args = [0, 0xdead_beef_0000_0000 | u64::from(value), 0, 0, 0, 0];
-                assert_eq!(answer(arch, audit, BASE[0].number.on(arch), args), EPERM);
-            }
-        }
-    }
-
-    #[test]
-    fn other_calls_and_other_ioctls_pass() {
-        for (arch, audit) in BOTH {
-            let ioctl = BASE[0].number.on(arch);
-            for request in [0x5401, 0x5413, u64::from(TIOCSTI) << 32, 0] {
-                let args = [u64::from(TIOCSTI), request, u64::from(TIOCSTI), 0, 0, 0];
-                assert_eq!(answer(arch, audit, ioctl, args), libc::SECCOMP_RET_ALLOW);
-            }
-            for nr in (0..600).filter(|nr| BASE.iter().all(|r| r.number.on(arch) != *nr)) {
-                assert_eq!(answer(arch, audit, nr, [0; 6]), libc::SECCOMP_RET_ALLOW, "{nr}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_foreign_interface_ends_the_process_whatever_it_calls() {
-        for nr in [0, 1, 26, 359, u32::MAX, X32_BIT | 16] {
-            let kill = libc::SECCOMP_RET_KILL_PROCESS;
-            assert_eq!(answer(Arch::X86_64, I386, nr, [0; 6]), kill);
-            assert_eq!(answer(Arch::X86_64, AARCH64, nr, [0; 6]), kill);
-            assert_eq!(answer(Arch::Aarch64, ARM, nr, [0; 6]), kill);
-        }
-    }
-
-    #[test]
-    fn the_x32_bit_answers_enosys_and_minus_one_does_not_kill() {
-        for nr in [X32_BIT, X32_BIT | 16, X32_BIT | 514, u32::MAX] {
-            assert_eq!(answer(Arch::X86_64, X86_64, nr, [0; 6]), ENOSYS);
-        }
-    }
-
-    #[test]
-    fn always_wins_over_a_condition_on_the_same_call() {
-        for order in [[0, 1], [1, 0]] {
-            let both = [BASE[0], Rule { when: When::Always, ..BASE[0] }];
-            let rules = order.map(|i| both[i]);
-            let programs = compile(&rules, Arch::X86_64).unwrap();
-            assert_eq!(run(&programs[1], X86_64, 16, [0; 6]), EPERM);
-        }
-    }
-
-    #[test]
-    fn each_error_number_gets_a_program_of_its_own() {
-        let clone3 = Number { x86_64: 435, aarch64: 435 };
-        let enosys = Rule {
-            call: "clone3",
-            number: clone3,
-            when: When::Always,
-            errno: libc::ENOSYS,
-            why: "test",
-        };
-        let rules: Vec<Rule> = BASE.iter().copied().chain([enosys]).collect();
-        assert_eq!(compile(&rules, Arch::X86_64).unwrap().len(), 3);
-        assert_eq!(compile(&rules, Arch::Aarch64).unwrap().len(), 2);
-    }
-
-    #[test]
-    fn the_numbers_are_those_of_the_c_library() {
-        let here = Arch::host().unwrap();
-        let known = [
-            ("ioctl", libc::SYS_ioctl),
-            ("keyctl", libc::SYS_keyctl),
-            ("add_key", libc::SYS_add_key),
-            ("request_key", libc::SYS_request_key),
-        ];
-        for rule in BASE {
-            let (_, number) = known.iter().find(|(name, _)| *name == rule.call).unwrap();
-            assert_eq!(i64::from(rule.number.on(here)), *number, "{}", rule.call);
-        }
-        assert_eq!(u64::from(TIOCSTI), libc::TIOCSTI);
-        assert_eq!(u64::from(TIOCLINUX), libc::TIOCLINUX);
-    }
-
-    #[test]
-    fn our_own_processes_can_do_what_they_need_and_nothing_else() {
-        for (arch, audit) in BOTH {
-            for (profile, table) in [(monitor as Profile, table::MONITOR), (init, table::INIT)] {
-                let programs = profile(arch).unwrap();
-                let run = |audit, nr| run(&programs[0], audit, nr, [0; 6]);
-                let needed: Vec<u32> =
-                    table.iter().chain(table::KEEPERS).filter_map(|n| n.on(arch)).collect();
-                for nr in (0..600).chain([X32_BIT, X32_BIT | 1, u32::MAX]) {
-                    let passes = run(audit, nr) == libc::SECCOMP_RET_ALLOW;
-                    assert_eq!(passes, needed.contains(&nr), "{arch:?} {nr}");
-                    assert!(passes || run(audit, nr) == libc::SECCOMP_RET_KILL_PROCESS);
-                    assert_eq!(run(I386, nr), libc::SECCOMP_RET_KILL_PROCESS);
-                }
-            }
-        }
-    }
-
-    type Profile = fn(Arch) -> Result<Vec<Program>, Error>;
-
-    #[test]
-    fn what_our_own_processes_need_has_the_numbers_of_the_c_library_and_a_reason() {
-        let here = Arch::host().unwrap();
-        let known = [
-            #[cfg(target_arch = "x86_64")]
-            ("poll", libc::SYS_poll),
-            ("ppoll", libc::SYS_ppoll),
-            ("restart_syscall", libc::SYS_restart_syscall),
-            ("recvmsg", libc::SYS_recvmsg),
-            ("sendmsg", libc::SYS_sendmsg),
-            ("read", libc::SYS_read),
-            ("wait4", libc::SYS_wait4),
-            ("close", libc::SYS_close),
-            ("fcntl", libc::SYS_fcntl),
-            ("brk", libc::SYS_brk),
-            ("mmap", libc::SYS_mmap),
-            ("munmap", libc::SYS_munmap),
-            ("mremap", libc::SYS_mremap),
-            ("madvise", libc::SYS_madvise),
-            ("rt_sigreturn", libc::SYS_rt_sigreturn),
-            ("rt_sigprocmask", libc::SYS_rt_sigprocmask),
-            ("gettid", libc::SYS_gettid),
-            ("getpid", libc::SYS_getpid),
-            ("tgkill", libc::SYS_tgkill),
-            ("exit_group", libc::SYS_exit_group),
-            ("lseek", libc::SYS_lseek),
-            ("statx", libc::SYS_statx),
-            ("fstat", libc::SYS_fstat),
-            ("pidfd_send_signal", libc::SYS_pidfd_send_signal),
-            ("getrandom", libc::SYS_getrandom),
-            ("kill", libc::SYS_kill),
-        ];
-        for needed in [table::KEEPERS, table::MONITOR, table::INIT].concat() {
-            let Some(number) = needed.on(here) else { continue };
-            let (_, libcs) = known.iter().find(|(name, _)| *name == needed.call).unwrap();
-            assert_eq!(i64::from(number), *libcs, "{}", needed.call);
-            assert!(!needed.why.is_empty(), "{}", needed.call);
-        }
-    }
-}
+mod restricted_tests;
+#[cfg(test)]
+mod tests;

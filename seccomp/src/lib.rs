@@ -12,7 +12,7 @@ mod compile;
 mod install;
 pub mod table;
 
-pub use compile::{base, init, monitor};
+pub use compile::{base, init, monitor, restricted};
 pub use install::install;
 
 use std::{fmt, io};

@@ -1,4 +1,4 @@
-//! What the base profile refuses, and why. Everything else is allowed: the boundary is made of namespaces and mounts,
+//! What the profiles refuse, and why; first the base one. Everything else is allowed: the boundary is made of namespaces and mounts,
 //! and this profile closes only what those leave open.
 //!
 //! Two things are refused by construction and have no line here: a call through a foreign interface (`int $0x80`, or
@@ -13,6 +13,10 @@
 //! The processes that stay beside the task have the opposite kind of profile: [`MONITOR`] and [`INIT`] list what is
 //! still needed, and everything else ends the process, and with it the session.
 #![forbid(unsafe_code)]
+
+mod restricted;
+
+pub use restricted::RESTRICTED;
 
 use crate::Arch;
 
@@ -67,6 +71,20 @@ pub enum When {
         argument: u8,
         /// The value.
         value: u32,
+    },
+    /// Those whose argument has none of these values in its low 32 bits.
+    Low32Not {
+        /// Which argument, from 0.
+        argument: u8,
+        /// The values that pass.
+        values: &'static [u32],
+    },
+    /// Those whose argument has this bit set, among its low 32.
+    Bit {
+        /// Which argument, from 0.
+        argument: u8,
+        /// The bit, as a value.
+        bit: u32,
     },
 }
 

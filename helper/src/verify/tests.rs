@@ -3,6 +3,7 @@
 use super::*;
 use landbox_shared::digest::Digest;
 use landbox_shared::id::{LayerId, SessionId};
+use landbox_shared::network::{NETWORK_POLICY_VERSION, NetworkPolicy, Zone};
 use landbox_shared::plan::{LayerMask, Loss};
 use landbox_shared::policy::{Backend, MaskKind};
 
@@ -97,6 +98,23 @@ fn root_comes_first_and_each_system_part_once() {
         plan.ops.remove(missing);
         assert!(judge_plan(&plan).is_err(), "{missing}");
     }
+}
+
+#[test]
+fn the_restricted_filter_goes_with_any_network() {
+    for network in [Network::Host, Network::None] {
+        let restricted = SeccompProfile::Restricted;
+        judge_plan(&Plan { network, seccomp: restricted, ..plan(vec![]) }).unwrap();
+    }
+}
+
+#[test]
+fn a_network_policy_without_the_restricted_filter_is_refused() {
+    let (public, private) = (Zone::Allow, Zone::Block);
+    let (version, dns_servers) = (NETWORK_POLICY_VERSION, vec![]);
+    let policy = NetworkPolicy { version, public, private, dns_servers, proxy_mode: None };
+    let plan = Plan { network: Network::Policy(policy), ..plan(vec![]) };
+    assert!(judge_plan(&plan).is_err());
 }
 
 #[test]
