@@ -1,6 +1,10 @@
 //! The destination policy of a session's own network: which IP addresses, protocols and ports it may reach. Version 1
 //! of `sandboxNetworkPolicy`, as it is after every check; text forms are parsed elsewhere.
 
+pub mod check;
+pub mod class;
+pub mod verdict;
+
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
