@@ -4,11 +4,8 @@ use super::Invocation;
 use super::land::{Opened, open};
 use crate::error::Result;
 use crate::land::review::Review;
-use crate::land::select::Selection;
 use crate::ui::card::{View, render};
 use clap::Args;
-use landbox_shared::path::RelPath;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 #[derive(Debug, Args)]
 pub(super) struct DiffArgs {
@@ -21,25 +18,19 @@ pub(super) struct DiffArgs {
     /// Show this layer instead of the project
     #[arg(long, value_name = "NAME")]
     layer: Option<String>,
-    /// Include what the project's own ignore rules cover
-    #[arg(long)]
-    with_ignored: bool,
-    /// Only these paths, relative to the project
-    #[arg(value_name = "PATH", last = true)]
-    paths: Vec<std::ffi::OsString>,
+    #[command(flatten)]
+    select: super::select::SelectArgs,
 }
 
 pub(super) fn diff(call: &Invocation, args: DiffArgs) -> Result<u8> {
     let Opened { state, session } = open(call, args.id.as_deref())?;
-    let paths = args.paths.into_iter().map(chosen).collect::<Result<Vec<_>>>()?;
-    let selection = Selection { with_ignored: args.with_ignored, paths, all: false };
+    let selection = args.select.selection()?;
     let review = Review::of(&session, args.layer.as_deref(), selection)?;
     let card = review.card(&session)?;
     if call.ui.json {
         call.ui.document(&card)?;
     } else {
-        let view = View { with_ignored: args.with_ignored, ..View::default() };
-        let view = View { color: call.ui.color_stdout(), ..view };
+        let view = View { color: call.ui.color_stdout(), ..View::default() };
         call.ui.result(render(&card, &view))?;
         if !args.stat && review.selected().next().is_some() {
             call.ui.result("\n")?;
@@ -56,20 +47,4 @@ pub(super) fn diff(call: &Invocation, args: DiffArgs) -> Result<u8> {
     // Shown first, then made durable: waiting for the disk is nothing the reader has to see.
     crate::land::sync::session(&state, &session.snapshot.id)?;
     Ok(0)
-}
-
-/// A path as typed: `./` and a slash at the end mean nothing.
-fn chosen(path: std::ffi::OsString) -> Result<RelPath> {
-    let shown = crate::ui::text::visible(path.as_os_str().as_bytes());
-    let parts: Vec<u8> = path.into_vec();
-    let kept: Vec<&[u8]> =
-        parts.split(|b| *b == b'/').filter(|p| !p.is_empty() && *p != b".").collect();
-    let relative = parts.first() != Some(&b'/');
-    RelPath::new(kept.join(&b'/')).ok().filter(|_| relative).ok_or_else(|| {
-        crate::error::Failure::new(
-            crate::error::Kind::Usage,
-            format!("{shown} is no path inside the project"),
-        )
-        .hint("give paths relative to the project")
-    })
 }

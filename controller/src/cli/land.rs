@@ -6,7 +6,6 @@ use crate::land::apply::{self, Landed};
 use crate::land::card::Card;
 use crate::land::kind::Durability;
 use crate::land::review::Review;
-use crate::land::select::Selection;
 use crate::session::store::{Session, StateDir, show};
 use crate::ui::card::{View, render};
 use crate::ui::patch::Preview;
@@ -32,9 +31,8 @@ pub(super) struct LandArgs {
     /// Write the patch to FILE (`-` for stdout) and apply nothing
     #[arg(long, value_name = "FILE", conflicts_with = "apply")]
     patch: Option<std::path::PathBuf>,
-    /// Include what the project's own ignore rules cover
-    #[arg(long)]
-    with_ignored: bool,
+    #[command(flatten)]
+    select: super::select::SelectArgs,
 }
 
 /// A session that was found, and the state it lies in.
@@ -67,7 +65,7 @@ pub(super) fn land(call: &Invocation, args: LandArgs) -> Result<u8> {
     let expected = args.expect.as_deref().map(expected).transpose()?;
     let Opened { state, session } = open(call, args.id.as_deref())?;
     let id = &session.snapshot.id;
-    let selection = Selection { with_ignored: args.with_ignored, ..Selection::default() };
+    let selection = args.select.selection()?;
     let review = Review::of(&session, None, selection.clone())?;
     if let Some(expected) = expected
         && expected != review.digest
@@ -110,7 +108,7 @@ pub(super) fn land(call: &Invocation, args: LandArgs) -> Result<u8> {
     }
     let can_ask = asks && review.has_landable() && !review.is_live();
     if shows {
-        show_card(call, &preview, &card, args.with_ignored, !can_ask)?;
+        show_card(call, &preview, &card, !can_ask)?;
     }
     if let Some(note) = review.note() {
         call.ui.warning(note);
@@ -153,18 +151,12 @@ fn unasked(id: &str, shown: &Digest) -> Failure {
         .hint(format!("landbox land {id} --apply --yes applies whatever there is"))
 }
 
-fn show_card(
-    call: &Invocation,
-    preview: &Preview,
-    card: &Card,
-    with_ignored: bool,
-    next: bool,
-) -> Result<()> {
+fn show_card(call: &Invocation, preview: &Preview, card: &Card, next: bool) -> Result<()> {
     if call.ui.json {
         return call.ui.document(card);
     }
     let color = call.ui.color_stdout();
-    let view = View { with_ignored, preview: Some(preview), next, color };
+    let view = View { preview: Some(preview), next, color };
     call.ui.result(render(card, &view))
 }
 

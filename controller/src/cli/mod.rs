@@ -10,6 +10,7 @@ mod ls;
 mod outcome;
 mod resume;
 mod run;
+mod select;
 mod send;
 mod show;
 mod start;

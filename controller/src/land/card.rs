@@ -28,6 +28,8 @@ pub struct Card {
     pub deleted: u64,
     /// Every change, of all groups.
     pub changes: Vec<CardChange>,
+    /// Number of changes that were not asked for and are not listed; not in the document.
+    pub unchosen: u64,
     /// Number of changes per group.
     pub groups: Groups,
     /// What the layers that never land hold.
@@ -73,6 +75,8 @@ pub struct CardChange {
     pub deleted: Option<u64>,
     /// Which part of the project.
     pub group: Group,
+    /// Whether it is part of the selection; not in the document.
+    pub selected: bool,
     /// How the real path stands to the base.
     pub state: ChangeState,
     /// Whether an apply would write it.
@@ -166,6 +170,7 @@ fn card_change(change: &Change, figures: &Figures, coverage: Coverage) -> CardCh
         added: figures.added,
         deleted: figures.deleted,
         group: change.group,
+        selected: change.group == Group::Project,
         state: change.state,
         landable: change.landable,
         reason: change.reason.clone().or_else(|| patch_reason(change, coverage)),
@@ -274,6 +279,7 @@ pub(crate) mod samples {
             added: Some(2),
             deleted: Some(1),
             group: Group::Project,
+            selected: true,
             state: ChangeState::Clean,
             landable: true,
             reason: None,
@@ -298,6 +304,7 @@ pub(crate) mod samples {
             other_layers: vec![OtherLayer { layer: LayerId::new("home").unwrap(), files: 14 }],
             applied: false,
             durability: Durability::Unsynced,
+            unchosen: 0,
             changes,
         }
     }

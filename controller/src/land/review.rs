@@ -6,7 +6,7 @@ use super::digest::digest;
 use super::kind::{Durability, Group};
 use super::layer::{LayerView, policy_of, project_of};
 use super::patch::{Coverage, Figures, PatchWriter, figures, obstructed};
-use super::select::Selection;
+use super::select::{Picked, Selection};
 use super::{check_present, tree};
 use crate::error::{Context, Failure, Kind, Result};
 use crate::session::model::ChangeCounts;
@@ -22,7 +22,7 @@ use std::io::Write;
 #[derive(Debug)]
 pub struct Review {
     view: LayerView,
-    selection: Selection,
+    picked: Picked,
     /// Digest of the selection.
     pub digest: Digest,
 }
@@ -46,8 +46,9 @@ impl Review {
         };
         selection.all = layer.kind != LayerKind::Project;
         let view = LayerView::read(session, layer, live)?;
-        let digest = digest(&[&view.changeset], |c| selection.holds(c));
-        Ok(Self { view, selection, digest })
+        let picked = selection.pick(&view.changeset)?;
+        let digest = digest(&[&view.changeset], |c| picked.holds(c));
+        Ok(Self { view, picked, digest })
     }
 
     /// Whether the session was running when it was looked at.
@@ -57,7 +58,7 @@ impl Review {
 
     /// The changes of the selection.
     pub fn selected(&self) -> impl Iterator<Item = &Change> {
-        self.view.changeset.changes.iter().filter(|c| self.selection.holds(c))
+        self.view.changeset.changes.iter().filter(|c| self.picked.holds(c))
     }
 
     /// Whether anything of the selection can land.
@@ -94,19 +95,20 @@ impl Review {
             added: 0,
             deleted: 0,
             changes: Vec::new(),
+            unchosen: 0,
             groups: Groups::default(),
             other_layers: other_layers(session, &set.layer)?,
             applied: false,
             durability: durability(session),
         };
-        let covered = set.changes.iter().filter(|c| self.selection.covers(c));
+        let covered = set.changes.iter().filter(|c| self.picked.covers(c));
         let changes: Vec<&Change> = covered.collect();
         let mut all = Vec::with_capacity(changes.len());
         let obstructed = self.obstructed();
         for change in &changes {
             card.groups.count(change.group);
             // Build output can be large, and nobody reviews it line by line.
-            if !self.selection.holds(change) {
+            if !self.picked.holds(change) {
                 all.push(Figures::uncounted(change));
                 continue;
             }
@@ -126,12 +128,16 @@ impl Review {
             patch.finish()?;
         }
         card.changes = card_changes(&changes, &all);
+        for (change, shown) in changes.iter().zip(&mut card.changes) {
+            shown.selected = self.picked.holds(change);
+        }
+        card.unchosen = (set.changes.len() - changes.len()) as u64;
         Ok(card)
     }
 
     /// Changes that git could not make of the patch.
     fn obstructed(&self) -> HashSet<RelPath> {
-        let lands = |c: &Change| c.landable && self.selection.holds(c);
+        let lands = |c: &Change| c.landable && self.picked.holds(c);
         obstructed(&self.view.changeset.changes, lands)
     }
 

@@ -10,8 +10,6 @@ use std::fmt::Write;
 /// How to show a card.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct View<'a> {
-    /// Whether the group `ignored` belongs to the selection.
-    pub with_ignored: bool,
     /// The first lines of the patch.
     pub preview: Option<&'a Preview>,
     /// Whether to say what to type next.
@@ -26,19 +24,14 @@ const COLUMN: usize = 34;
 /// The card as lines of text.
 pub fn render(card: &Card, view: &View<'_>) -> String {
     let mut page = Page { text: String::new(), color: view.color };
-    head(&mut page, card, view);
-    let selected = |c: &&CardChange| match c.group {
-        Group::Project => true,
-        Group::Ignored => view.with_ignored,
-        Group::Git => false,
-    };
-    let mut changes: Vec<&CardChange> = card.changes.iter().filter(selected).collect();
+    head(&mut page, card);
+    let mut changes: Vec<&CardChange> = card.changes.iter().filter(|c| c.selected).collect();
     changes.sort_by(|a, b| folder(&a.path).cmp(folder(&b.path)).then(a.path.cmp(&b.path)));
     if !changes.is_empty() {
         page.line("");
     }
     changes.iter().for_each(|change| one(&mut page, change));
-    let rest: Vec<&CardChange> = card.changes.iter().filter(|c| !selected(c)).collect();
+    let rest: Vec<&CardChange> = card.changes.iter().filter(|c| !c.selected).collect();
     left_out(&mut page, &rest);
     if let Some(preview) = view.preview {
         show_preview(&mut page, preview, card);
@@ -93,7 +86,7 @@ fn plural(count: u64, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
-fn head(page: &mut Page, card: &Card, view: &View<'_>) {
+fn head(page: &mut Page, card: &Card) {
     let title = if card.applied { "Landed changes of" } else { "Changes of" };
     page.line(&page.paint(BOLD, &format!("{title} session {}", card.session)));
     for target in &card.targets {
@@ -103,9 +96,13 @@ fn head(page: &mut Page, card: &Card, view: &View<'_>) {
     page.field("changes", &format!("{files}, {}", page.lines(card.added, card.deleted)));
     if card.groups.ignored > 0 {
         let count = plural(card.groups.ignored, "file", "files");
-        let what =
-            if view.with_ignored { "included" } else { "left out; --with-ignored takes them in" };
+        let included = card.changes.iter().any(|c| c.selected && c.group == Group::Ignored);
+        let what = if included { "included" } else { "left out; --with-ignored takes them in" };
         page.field("ignored", &format!("{count} covered by the project's ignore rules, {what}"));
+    }
+    if card.unchosen > 0 {
+        let count = plural(card.unchosen, "file", "files");
+        page.field("others", &format!("{count} that you did not choose, kept for later"));
     }
     if card.groups.git > 0 {
         let count = plural(card.groups.git, "file", "files");
@@ -275,7 +272,8 @@ fn left_out(page: &mut Page, changes: &[&CardChange]) {
     }
     for ((group, top), count) in tops {
         let word = match group {
-            Group::Project | Group::Ignored => "ignored",
+            Group::Project => "project",
+            Group::Ignored => "ignored",
             Group::Git => "git",
         };
         let count = plural(count, "file", "files");
@@ -353,9 +351,9 @@ mod tests {
         changes[7].old_path = Some(b"src/a.rs".to_vec());
         (changes[7].added, changes[7].deleted) = (Some(0), Some(0));
         (changes[8].binary, changes[8].added, changes[8].deleted) = (true, None, None);
-        changes[9].group = Group::Ignored;
-        changes[10].group = Group::Ignored;
-        changes[11].group = Group::Git;
+        for (at, group) in [(9, Group::Ignored), (10, Group::Ignored), (11, Group::Git)] {
+            (changes[at].group, changes[at].selected) = (group, false);
+        }
         changes[0].risks.push(Risk { kind: "ci".into(), why: "runs on the server".into() });
         let text = shown(&card(changes));
         assert_eq!(text, include_str!("card.snapshot"));
@@ -371,7 +369,7 @@ mod tests {
         evil.old_path = Some("a \u{202e}\u{200b}\u{301}".into());
         evil.reason = Some("line\nbreak \u{1b}[1m".into());
         let mut quiet = change(b"q", ChangeKind::Modified);
-        quiet.group = Group::Ignored;
+        (quiet.group, quiet.selected) = (Group::Ignored, false);
         quiet.path = b"\x1b[8m/x".to_vec();
         let mut preview = Preview::new();
         preview.write_all(b"@@ -1 +1 @@\n+\x1b[2J\r  digest   sha256:00\n").unwrap();

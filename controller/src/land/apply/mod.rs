@@ -153,7 +153,8 @@ fn apply_with(
     super::check_present(&session)?;
     let mut view = LayerView::read(&session, &layer, false)?;
     let set = view.changeset.clone();
-    let holds = |c: &Change| selection.holds(c);
+    let picked = selection.pick(&set)?;
+    let holds = |c: &Change| picked.holds(c);
     let found = super::digest::digest(&[&set], holds);
     let chosen: Vec<&Change> = set.changes.iter().filter(|c| holds(c) && c.landable).collect();
     if chosen.is_empty() {

@@ -1,0 +1,56 @@
+//! The flags by which `diff` and `land` are told which changes are meant.
+
+use crate::error::Result;
+use crate::land::kind::Group;
+use crate::land::select::{Exclude, Selection, Wanted};
+use clap::{Args, ValueEnum};
+use landbox_shared::path::AbsPath;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+
+#[derive(Debug, Args)]
+pub(super) struct SelectArgs {
+    /// Include what the project's own ignore rules cover
+    #[arg(long)]
+    with_ignored: bool,
+    /// Only changes of this group
+    #[arg(long, value_name = "GROUP", conflicts_with = "with_ignored")]
+    only_group: Option<OnlyGroup>,
+    /// Leave out what GLOB matches, written as in .gitignore; may be given more than once
+    #[arg(long, value_name = "GLOB", allow_hyphen_values = true)]
+    exclude: Vec<String>,
+    /// Only these files and folders, as seen from here or from the project. A rename goes by either of its names
+    #[arg(value_name = "PATH", last = true)]
+    paths: Vec<OsString>,
+}
+
+/// [`Group`] as it is typed.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum OnlyGroup {
+    /// The project proper
+    Project,
+    /// What ignore rules cover
+    Ignored,
+    /// Git's own files, which never land
+    Git,
+}
+
+impl SelectArgs {
+    pub(super) fn selection(self) -> Result<Selection> {
+        // Typed paths are read from here; without a here, from the project.
+        let here = std::env::current_dir().and_then(|dir| dir.canonicalize()).ok();
+        let here = here.and_then(|dir| AbsPath::from_path(&dir).ok());
+        let wanted = |path: OsString| Wanted::new(path.into_vec(), here.clone());
+        Ok(Selection {
+            with_ignored: self.with_ignored,
+            only: self.only_group.map(|group| match group {
+                OnlyGroup::Project => Group::Project,
+                OnlyGroup::Ignored => Group::Ignored,
+                OnlyGroup::Git => Group::Git,
+            }),
+            paths: self.paths.into_iter().map(wanted).collect(),
+            exclude: Exclude::new(&self.exclude)?,
+            all: false,
+        })
+    }
+}
