@@ -2,11 +2,12 @@
 
 use crate::bytes;
 use crate::evidence::Evidence;
+use crate::network::egress::Egress;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// One message of the helper. The order is fixed: `Challenge`, then `Ready` or `Failed`; after `Ready` the controller
-/// answers with [`crate::wire::RELEASE`], then one of the others ends the session.
+/// answers with [`crate::wire::RELEASE`], then, after any number of `Egress`, one of the others ends the session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Event {
     /// 32 fresh random bytes that the envelope must carry.
@@ -29,6 +30,8 @@ pub enum Event {
     },
     /// The user-mode network ended; the session was ended.
     LinkLost,
+    /// Where the session's traffic went so far: at an interval while it runs, and once more before its last word.
+    Egress(Box<Egress>),
 }
 
 /// How the task ended.

@@ -11,6 +11,7 @@ use landbox_shared::evidence::{
 use landbox_shared::exec::Exec;
 use landbox_shared::id::{LayerId, SessionId};
 use landbox_shared::limits;
+use landbox_shared::network::egress::{Counted, Destination, Egress, Row, Totals};
 use landbox_shared::path::{AbsPath, RelPath};
 use landbox_shared::plan::{Access, LayerMask, LayerOp, Loss, Op, Plan, Stdio};
 use landbox_shared::policy::{
@@ -186,7 +187,25 @@ fn events() -> Vec<Event> {
         }),
         Event::BoundaryLost { path: b"/home/u".to_vec() },
         Event::LinkLost,
+        Event::Egress(Box::new(egress())),
     ]
+}
+
+fn egress() -> Egress {
+    let row = |address: &str, protocol, port, count| Row {
+        destination: Destination { address: address.parse().unwrap(), protocol, port },
+        count,
+    };
+    Egress {
+        reached: Counted {
+            rows: vec![row("93.184.216.34", 6, 443, 3), row("2606:4700::53", 17, 53, 1)],
+            totals: Totals { public: 3, private: 0, fixed: 1 },
+        },
+        refused: Counted {
+            rows: vec![row("10.0.0.1", 1, 0, u64::MAX)],
+            totals: Totals { public: 0, private: u64::MAX, fixed: 0 },
+        },
+    }
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -92,7 +92,7 @@ pub(super) fn conclude(
         End::Event(Event::Failed(failure)) => {
             (None, Some(stage_failure(failure.stage, &failure.path, failure.to_string())))
         }
-        End::Event(Event::Challenge(_) | Event::Ready(_)) => {
+        End::Event(Event::Challenge(_) | Event::Ready(_) | Event::Egress(_)) => {
             (None, Some(watch(&[], "the helper spoke out of order")))
         }
         End::Silent => {

@@ -154,7 +154,8 @@ fn handshake(
         | Event::ExecFailed { .. }
         | Event::Exited(_)
         | Event::BoundaryLost { .. }
-        | Event::LinkLost => return Err(unexpected(&event)),
+        | Event::LinkLost
+        | Event::Egress(_) => return Err(unexpected(&event)),
     };
     let sealed = seal::seal(plan, challenge, key)?;
     // A helper that refuses the envelope stops reading: what it says counts, not the broken pipe.
@@ -184,7 +185,8 @@ fn handshake(
         | Event::ExecFailed { .. }
         | Event::Exited(_)
         | Event::BoundaryLost { .. }
-        | Event::LinkLost => return Err(unexpected(&event)),
+        | Event::LinkLost
+        | Event::Egress(_) => return Err(unexpected(&event)),
     };
     let stored = folder.join("evidence.json");
     crate::session::store::write_json(&stored, &evidence, 0o600)?;
@@ -237,6 +239,7 @@ fn unexpected(event: &Event) -> Refusal {
         Event::Failed(_) => "failed",
         Event::BoundaryLost { .. } => "boundary lost",
         Event::LinkLost => "link lost",
+        Event::Egress(_) => "egress",
     };
     Refusal::Other(Failure::new(Kind::Failed, format!("the helper said \"{name}\" out of order")))
 }

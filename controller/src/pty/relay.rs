@@ -91,7 +91,8 @@ pub fn relay(
             | Event::ExecFailed { .. }
             | Event::Failed(_)
             | Event::BoundaryLost { .. }
-            | Event::LinkLost,
+            | Event::LinkLost
+            | Event::Egress(_),
         )
         | End::Silent => leaving.wait(),
     }

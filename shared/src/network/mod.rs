@@ -3,6 +3,7 @@
 
 pub mod check;
 pub mod class;
+pub mod egress;
 pub mod verdict;
 
 use ipnet::IpNet;
