@@ -5,7 +5,7 @@ say() { printf '%s\n' "$*" >&2; }
 die() { say "$0: $*"; exit 1; }
 
 # What building needs, what running needs on hosts without a usable kernel overlay, and what the tests look with.
-BUILD_PACKAGES=(gcc libc6-dev libnftnl-dev libmnl-dev pkg-config)
+BUILD_PACKAGES=(ca-certificates gcc libc6-dev libnftnl-dev libmnl-dev pkg-config)
 RUN_PACKAGES=(fuse-overlayfs slirp4netns git)
 TEST_PACKAGES=(acl attr bubblewrap libcap2-bin procps python3 ripgrep strace tmux util-linux)
 
@@ -17,22 +17,32 @@ need_packages() {
     [ "$(dpkg-query -W -f '${db:Status-Status}' "$name" 2>/dev/null)" = installed ] || missing+=("$name")
   done
   [ ${#missing[@]} -eq 0 ] && return
-  local as_root=()
+  # A machine that was just made has no lists; a stale list names versions that are gone.
+  as_root "sudo apt-get install -y ${missing[*]}" install -y --no-install-recommends "${missing[@]}" ||
+    newest_packages "${missing[@]}"
+}
+
+# newest_packages NAME..: the same with lists fetched anew, also for packages that are there in an older version.
+newest_packages() {
+  local line="sudo apt-get update && sudo apt-get install -y $*"
+  as_root "$line" update && as_root "$line" install -y --no-install-recommends "$@" || die "can't install $*"
+}
+
+# as_root LINE ARG..: apt-get ARG.., or LINE as what to type where that is not allowed.
+as_root() {
+  local line=$1 sudo=()
+  shift
   if [ "$(id -u)" -ne 0 ]; then
     if sudo -n true 2>/dev/null; then
-      as_root=(sudo -n)
+      sudo=(sudo -n)
     else
-      say "These packages are missing. Type this line, then start again:"
-      say "    sudo apt-get install -y ${missing[*]}"
+      say "Packages are missing. Type this line, then start again:"
+      say "    $line"
       exit 1
     fi
   fi
-  say "Installing ${missing[*]}"
-  local apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o Dpkg::Use-Pty=0 -qq)
-  # A machine that was just made has no lists; a stale list names versions that are gone.
-  "${apt[@]}" install -y --no-install-recommends "${missing[@]}" >/dev/null 2>&1 && return
-  "${apt[@]}" update && "${apt[@]}" install -y --no-install-recommends "${missing[@]}" >/dev/null ||
-    die "can't install ${missing[*]}"
+  say "apt-get $*"
+  "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o Dpkg::Use-Pty=0 -qq "$@" >/dev/null
 }
 
 # need_cargo: makes `cargo` a toolchain that is new enough: the one on PATH, rustup's, or Debian's rustc-web.
@@ -41,6 +51,8 @@ need_cargo() {
   [ -x "${CARGO_HOME:-$HOME/.cargo}/bin/cargo" ] && PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
   cargo_is_new_enough && return
   need_packages rustc-web cargo-web
+  # Security updates bring the new ones: a list from before them knows only the first.
+  cargo_is_new_enough || newest_packages rustc-web cargo-web
   cargo_is_new_enough || die "Rust 1.91 or newer is needed; found: $(rustc --version 2>&1)"
 }
 
