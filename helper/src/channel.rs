@@ -1,9 +1,9 @@
 //! The sockets between our processes (monitor and init, init and task) and the one to the controller. All keep packets
 //! apart. Closing one is how death is noticed.
 
-use crate::failure::{Context, refused};
+use crate::failure::{Context, Failure, Stage, refused};
 use crate::sys::{process, socket};
-use landbox_shared::event::{Event, Failure, Stage};
+use landbox_shared::event::Event;
 use landbox_shared::evidence::Evidence;
 use landbox_shared::id::LayerId;
 use landbox_shared::limits;

@@ -1,10 +1,9 @@
 //! Taking every right from the calling process, which is about to become the task.
 
 use crate::caps;
-use crate::failure::{Context, refused};
+use crate::failure::{Context, Failure, Stage, refused};
 use crate::sys::landlock;
 use landbox_seccomp::{Arch, Error, Program};
-use landbox_shared::event::{Failure, Stage};
 
 const STAGE: Stage = Stage::Confine;
 /// The first Landlock ABI with scopes.

@@ -4,11 +4,10 @@
 //! out of the task's reach. It keeps its capabilities over N: without them the task could trace it. It gets /dev/fuse
 //! already mounted by init, and lowers, upper and work folder as descriptors: no path goes into its options.
 
-use crate::failure::{Context, failed, refused_at};
+use crate::failure::{Context, Failure, Stage, failed, refused_at};
 use crate::sys::fd;
 use crate::sys::process::{self, Child};
 use landbox_shared::bytes;
-use landbox_shared::event::{Failure, Stage};
 use landbox_shared::id::LayerId;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};

@@ -3,17 +3,18 @@
 use crate::channel::{Channel, Message};
 use crate::confine;
 use crate::evidence::{self, Proof};
-use crate::failure::{Context, failed, refused, refused_at};
+use crate::failure::{Context, Failure, Stage, failed, refused, refused_at};
 use crate::lock::{self, Locked};
 use crate::mount::{self, FuseRequest, Mounted as Mounts};
-use crate::ns::{self, Maps, Worlds};
+use crate::ns;
 use crate::reap::{Crew, Signals};
 use crate::start::Caller;
 use crate::sys::process::{self, Child};
 use crate::verify::Verified;
 use crate::{caps, sys, task};
 use landbox_shared::digest::Digest;
-use landbox_shared::event::{Event, Failure, Stage};
+use landbox_shared::event::Event;
+use landbox_shared::idmap::{IdMaps, Worlds};
 use landbox_shared::plan::Plan;
 use landbox_shared::policy::Network;
 use nix::errno::Errno;
@@ -33,7 +34,7 @@ pub(crate) struct Meant {
     pub(crate) caller: Caller,
     pub(crate) plan: Plan,
     pub(crate) envelope_digest: Digest,
-    pub(crate) maps: Maps,
+    pub(crate) maps: IdMaps,
 }
 
 /// Goes through the stages, then reports how the task ended. The end of init is the end of the pid namespace. All of it
@@ -41,7 +42,7 @@ pub(crate) struct Meant {
 pub(crate) fn run(
     verified: Verified,
     locked: Locked,
-    maps: Maps,
+    maps: IdMaps,
     null: &File,
     monitor: &Channel,
 ) -> ! {
@@ -67,7 +68,7 @@ struct Isolated {
 fn isolate(
     verified: Verified,
     locked: Locked,
-    maps: Maps,
+    maps: IdMaps,
     null: &File,
     monitor: &Channel,
 ) -> Result<Isolated, Failure> {
@@ -105,8 +106,8 @@ fn isolate(
     }
     ns::let_go_of_stdio(null)?;
     monitor.send(STAGE, &Message::Isolated, &[])?;
-    let Locked { folder: session, held } = locked;
-    let crew = Crew { _lock: held, task: child.pid, channel, signals };
+    let Locked { folder: session, lock } = locked;
+    let crew = Crew { _lock: lock, task: child.pid, channel, signals };
     Ok(Isolated { meant, session, crew })
 }
 

@@ -1,14 +1,13 @@
 //! The session's folder and its lock, the proof of life.
 
-use crate::failure::{Context, failed, require_at};
-use landbox_shared::event::{Failure, Stage};
+use crate::failure::{Context, Failure, Stage, failed, require_at};
+use crate::open::{open, open_beneath};
 use landbox_shared::path::AbsPath;
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
+use nix::fcntl::OFlag;
 use nix::sys::stat::{SFlag, fstat};
 use std::fs::{File, TryLockError};
 use std::os::fd::OwnedFd;
-use std::path::Path;
 
 const LOCK: &str = "lock";
 
@@ -16,13 +15,8 @@ const LOCK: &str = "lock";
 #[derive(Debug)]
 pub(crate) struct Locked {
     pub(crate) folder: OwnedFd,
-    pub(crate) held: Held,
-}
-
-/// The lock alone. Closing its last copy gives it up.
-#[derive(Debug)]
-pub(crate) struct Held {
-    _file: File,
+    /// Closing its last copy gives the lock up.
+    pub(crate) lock: File,
 }
 
 /// Opens the session's folder without following a link, checks that it is the caller's alone, and takes its lock.
@@ -33,17 +27,14 @@ pub(crate) fn lock(path: &AbsPath, uid: u32) -> Result<Locked, Failure> {
     let own = stat.st_uid == uid && stat.st_mode & 0o077 == 0;
     require_at(own, STAGE, path, "the session's folder must be yours with mode 0700")?;
     let path = path.as_path().join(LOCK);
-    let how = OpenHow::new()
-        .flags(OFlag::O_RDWR | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC)
-        .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS);
-    let lock = openat2(&folder, Path::new(LOCK), how);
+    let lock = open_beneath(&folder, LOCK, OFlag::O_RDWR | OFlag::O_NONBLOCK);
     let lock = lock.at(STAGE, &path, "opening the session's lock")?;
     let stat = fstat(&lock).at(STAGE, &path, "reading the lock's owner")?;
     let own = stat.st_uid == uid && stat.st_mode & SFlag::S_IFMT.bits() == SFlag::S_IFREG.bits();
     require_at(own, STAGE, &path, "the session's lock must be a regular file of yours")?;
     let lock = File::from(lock);
     match lock.try_lock() {
-        Ok(()) => Ok(Locked { folder, held: Held { _file: lock } }),
+        Ok(()) => Ok(Locked { folder, lock }),
         Err(TryLockError::WouldBlock) => {
             Err(failed(STAGE, Errno::EWOULDBLOCK, &path, "the session is already running"))
         }
@@ -64,8 +55,6 @@ pub(crate) fn reopen(folder: &OwnedFd, path: &AbsPath) -> Result<OwnedFd, Failur
 }
 
 fn open_folder(path: &AbsPath, stage: Stage) -> Result<OwnedFd, Failure> {
-    let how = OpenHow::new()
-        .flags(OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC)
-        .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
-    openat2(AT_FDCWD, path.as_path(), how).at(stage, path, "opening the session's folder")
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY;
+    open(path.as_path(), flags).at(stage, path, "opening the session's folder")
 }

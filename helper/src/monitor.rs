@@ -2,14 +2,14 @@
 //! no rights left by the time the task runs.
 
 use crate::channel::{Channel, Events, Message};
-use crate::failure::{Context, refused, require};
+use crate::failure::{Context, Failure, Stage, refused, require};
 use crate::fuse::{self, Daemon};
 use crate::ns::{self, Isolated};
 use crate::sys::process::{self, Child};
 use crate::watch::Watch;
 use crate::{caps, confine};
 use landbox_seccomp::Program;
-use landbox_shared::event::{Event, Failure, Stage};
+use landbox_shared::event::Event;
 use landbox_shared::evidence::Evidence;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -51,7 +51,7 @@ enum Phase {
 
 /// Stays until the session is over and nothing of it is left, then tells how it ended.
 pub(crate) fn stay(isolated: Isolated, events: &Events) {
-    let Isolated { init, channel, held: lock } = isolated;
+    let Isolated { init, channel, lock } = isolated;
     let mut monitor = Monitor {
         events,
         init,

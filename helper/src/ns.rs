@@ -1,19 +1,16 @@
-//! The namespaces. N is a user namespace that owns all others; T, inside it, is the task's.
-//!
-//! N maps the caller's id alone (`0 → caller`): a user namespace belongs to whoever made it, so any other id in the map
-//! would be handed to every process of the caller. Called by root, who has every id already, the map is the caller's own.
+//! The namespaces. N is a user namespace that owns all others; T, inside it, is the task's. `landbox_shared::idmap` says
+//! which ids they map: never one that is not the caller's own.
 
 use crate::channel::{Channel, Events, Message};
-use crate::failure::{Context, failed, refused};
-use crate::lock::{Held, Locked};
+use crate::failure::{Context, Failure, Stage, failed, refused, why_no_namespace};
+use crate::lock::Locked;
 use crate::start::Caller;
 use crate::sys::process::{self, Child};
 use crate::verify::Verified;
 use crate::{caps, init};
-use landbox_shared::event::{Failure, Stage};
-use landbox_shared::evidence::{HelperMode, OwnerMap};
+use landbox_shared::evidence::OwnerMap;
+use landbox_shared::idmap::{IdMaps, Worlds};
 use landbox_shared::policy::Network;
-use landbox_shared::procfs::identity_over;
 use nix::errno::Errno;
 use nix::sched::CloneFlags;
 use nix::unistd::{Pid, dup2_stderr, dup2_stdin, dup2_stdout};
@@ -22,33 +19,12 @@ use std::time::Duration;
 
 const STAGE: Stage = Stage::Namespaces;
 
-/// How many user namespaces lie between the caller and the task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Worlds {
-    /// N and T.
-    Two,
-    /// N alone: the host refuses one made without its own privilege.
-    One,
-}
-
-/// The id maps of both namespaces, each the users' and the groups'.
-#[derive(Debug)]
-pub(crate) struct Maps {
-    pub(crate) worlds: Worlds,
-    /// Which ids they hold.
-    pub(crate) owner: OwnerMap,
-    /// N's.
-    pub(crate) n: [String; 2],
-    /// The task's: T's, or N's where there is no T.
-    pub(crate) task: [String; 2],
-}
-
 /// What the monitor holds of a session.
 #[derive(Debug)]
 pub(crate) struct Isolated {
     pub(crate) init: Child,
     pub(crate) channel: Channel,
-    pub(crate) held: Held,
+    pub(crate) lock: File,
 }
 
 /// Makes init in N, writes N's maps, and waits until init has made the task in T. Only the monitor returns.
@@ -62,7 +38,9 @@ pub(crate) fn isolate(
     let null = File::options().read(true).write(true).open("/dev/null");
     let null = null.at(STAGE, "/dev/null", "opening it")?;
     for worlds in [Worlds::Two, Worlds::One] {
-        let maps = Maps::new(&verified.caller, worlds)?;
+        let Caller { uid, gid, maps: own, .. } = &verified.caller;
+        let maps = IdMaps::new(mode, [*uid, *gid], own, worlds)
+            .ok_or_else(|| refused(STAGE, "your own id map is not readable"))?;
         let [ours, theirs] = Channel::pair(["init", "the monitor"], STAGE)?;
         let flags = flags(&verified.plan.network);
         let made = caps::raised(mode, || make(flags, worlds)).map_err(no_namespace)?;
@@ -80,7 +58,7 @@ pub(crate) fn isolate(
         if matches!(answer, Ok(Message::Isolated)) {
             caps::give_up(mode).stage(STAGE, "giving the file capability up")?;
             let_go_of_stdio(&null)?;
-            return Ok(Isolated { init, channel: ours, held: locked.held });
+            return Ok(Isolated { init, channel: ours, lock: locked.lock });
         }
         end(&init);
         if answer? != Message::OneOnly {
@@ -114,30 +92,6 @@ fn flags(network: &Network) -> CloneFlags {
     match network {
         Network::Host => always,
         Network::None | Network::Policy(_) => always | CloneFlags::CLONE_NEWNET,
-    }
-}
-
-impl Maps {
-    /// The maps for this caller.
-    fn new(caller: &Caller, worlds: Worlds) -> Result<Self, Failure> {
-        match caller.mode {
-            HelperMode::Root => {
-                let [users, groups] = caller.maps.each_ref().map(|map| identity_over(map));
-                let same = users.zip(groups).map(|(users, groups)| [users, groups]);
-                let same = same.ok_or_else(|| refused(STAGE, "your own id map is not readable"))?;
-                Ok(Self { worlds, owner: OwnerMap::Full, n: same.clone(), task: same })
-            }
-            HelperMode::Unprivileged | HelperMode::Capable => {
-                let ids = [caller.uid, caller.gid];
-                let middle = |id: u32| match worlds {
-                    Worlds::Two => 0,
-                    Worlds::One => id,
-                };
-                let n = ids.map(|id| format!("{} {id} 1\n", middle(id)));
-                let task = ids.map(|id| format!("{id} {} 1\n", middle(id)));
-                Ok(Self { worlds, owner: OwnerMap::Single, n, task })
-            }
-        }
     }
 }
 
@@ -176,15 +130,6 @@ pub(crate) fn reap(child: &Child) {
 }
 
 fn no_namespace(errno: Errno) -> Failure {
-    let why = if errno == Errno::ENOSPC {
-        ": a limit of /proc/sys/user/max_*_namespaces is 0 or used up"
-    } else if errno == Errno::EPERM || errno == Errno::EACCES {
-        ": this host or container forbids user namespaces to you (kernel.unprivileged_userns_clone, \
-         kernel.apparmor_restrict_unprivileged_userns, a filter, or a chroot)"
-    } else if errno == Errno::EINVAL {
-        ": this kernel lacks one of them"
-    } else {
-        ""
-    };
+    let why = why_no_namespace(errno as i32);
     failed(STAGE, errno, "", &format!("making the namespaces{why}"))
 }

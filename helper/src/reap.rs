@@ -1,10 +1,9 @@
 //! What pid 1 does while the task runs: reaps whatever ends, and passes signals from outside on to the task.
 
 use crate::channel::{Channel, Message};
-use crate::failure::{Context, refused, require};
-use crate::lock::Held;
+use crate::failure::{Context, Failure, Stage, refused, require};
 use crate::sys::process;
-use landbox_shared::event::{Event, Failure, Stage, Status};
+use landbox_shared::event::{Event, Status};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal::{
@@ -14,6 +13,7 @@ use nix::sys::signal::Signal::{
 use nix::sys::signal::{SigSet, kill, killpg};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
+use std::fs::File;
 use std::os::fd::AsFd;
 
 const STAGE: Stage = Stage::Watch;
@@ -43,7 +43,7 @@ impl Signals {
 /// What init keeps until the end.
 #[derive(Debug)]
 pub(crate) struct Crew {
-    pub(crate) _lock: Held,
+    pub(crate) _lock: File,
     pub(crate) task: Pid,
     /// To the task.
     pub(crate) channel: Channel,

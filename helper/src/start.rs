@@ -1,11 +1,11 @@
 //! The first acts, before anything is read: close what was not given, forget the environment, check what we are.
 
 use crate::channel::Events;
-use crate::failure::Context;
+use crate::failure::{Context, Failure, Stage};
 use crate::{caps, sys};
-use landbox_shared::event::{Failure, Stage};
-use landbox_shared::evidence::HelperMode;
+use landbox_shared::evidence::{HelperMode, NAMESPACES};
 use landbox_shared::procfs::is_initial_map;
+use landbox_shared::readback::Inodes;
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
 use nix::sys::signal::Signal;
@@ -18,12 +18,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 const STAGE: Stage = Stage::Start;
-/// The namespaces evidence speaks of.
-pub(crate) const NAMESPACES: [&str; 6] = ["user", "mnt", "pid", "ipc", "uts", "net"];
-
-/// Their inode numbers, in this order.
-pub(crate) type Inodes = [u64; NAMESPACES.len()];
-
 /// Who called, and how: read once.
 #[derive(Debug)]
 pub(crate) struct Caller {

@@ -3,13 +3,13 @@
 
 use crate::channel::{Channel, Message};
 use crate::confine;
-use crate::failure::{Context, refused, require};
+use crate::failure::{Context, Failure, Stage, refused, require};
 use crate::init::Meant;
-use crate::ns::Worlds;
 use crate::start::Caller;
 use crate::sys::{fd, process};
-use landbox_shared::event::{Event, Failure, Stage};
+use landbox_shared::event::Event;
 use landbox_shared::exec::Exec;
+use landbox_shared::idmap::Worlds;
 use landbox_shared::plan::Stdio;
 use landbox_shared::policy::SeccompProfile;
 use nix::errno::Errno;
@@ -25,8 +25,6 @@ use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 const STAGE: Stage = Stage::Confine;
-/// Where a program is looked up without a `PATH`.
-const DEFAULT_PATH: &[u8] = b"/usr/local/bin:/usr/bin:/bin";
 const SHELL: &CStr = c"/bin/sh";
 const CONSOLE: &str = "/dev/console";
 
@@ -114,10 +112,8 @@ struct Prepared {
 
 impl Prepared {
     fn new(exec: Exec) -> Result<Self, Failure> {
+        let candidates = exec.candidates();
         let Exec { argv, env } = exec;
-        let name = argv.first().ok_or_else(|| refused(STAGE, "the command is empty"))?;
-        let path = env.iter().find_map(|text| text.strip_prefix(b"PATH="));
-        let candidates = candidates(name, path.unwrap_or(DEFAULT_PATH));
         let all = |texts: Vec<Vec<u8>>| {
             let made: Result<Vec<CString>, _> = texts.into_iter().map(CString::new).collect();
             made.map_err(|_| refused(STAGE, "a NUL byte in the command or environment"))
@@ -155,35 +151,5 @@ impl Prepared {
         let argv: Vec<_> = script.chain(self.argv.iter().skip(1).map(CString::as_c_str)).collect();
         let Err(errno) = execve(SHELL, &argv, &self.env);
         errno
-    }
-}
-
-/// Where a program of this name may lie, in order.
-fn candidates(name: &[u8], path: &[u8]) -> Vec<Vec<u8>> {
-    if name.contains(&b'/') {
-        return vec![name.to_vec()];
-    }
-    let in_folder = |folder: &[u8]| match folder {
-        // An empty entry is the working folder.
-        b"" => [b"./", name].concat(),
-        folder if folder.ends_with(b"/") => [folder, name].concat(),
-        folder => [folder, b"/", name].concat(),
-    };
-    path.split(|b| *b == b':').map(in_folder).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_with_a_slash_is_taken_as_it_is() {
-        assert_eq!(candidates(b"./a", b"/bin"), [b"./a".to_vec()]);
-    }
-
-    #[test]
-    fn a_bare_name_is_looked_up_in_order_and_an_empty_entry_is_here() {
-        let found = candidates(b"a", b"/x::/y/");
-        assert_eq!(found, [b"/x/a".to_vec(), b"./a".to_vec(), b"/y/a".to_vec()]);
     }
 }

@@ -7,10 +7,10 @@
 //!
 //! A signature says which enrolled key approved a plan. It is no wall between two programs of one user.
 
-use crate::failure::{Context, refused_at, require_at};
+use crate::failure::{Context, Failure, Stage, refused_at, require_at};
+use crate::open::{FOLDER, open, open_beneath};
 use crate::start::Caller;
 use ed25519_dalek::VerifyingKey;
-use landbox_shared::event::{Failure, Stage};
 use landbox_shared::evidence::HelperMode;
 use landbox_shared::trust;
 use landbox_shared::wire::KeyId;
@@ -18,7 +18,7 @@ use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
 use nix::sys::stat::{SFlag, fstat};
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
 
 const STAGE: Stage = Stage::Verify;
@@ -66,19 +66,13 @@ struct Folder {
     owner: u32,
 }
 
-const FOLDER: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
-const INSIDE: ResolveFlag = ResolveFlag::RESOLVE_BENEATH.union(ResolveFlag::RESOLVE_NO_SYMLINKS);
-
-fn open(at: impl AsFd, name: &Path, flags: OFlag, resolve: ResolveFlag) -> nix::Result<OwnedFd> {
-    let resolve = resolve | ResolveFlag::RESOLVE_NO_MAGICLINKS;
-    openat2(at, name, OpenHow::new().flags(flags).resolve(resolve))
-}
-
 /// The caller's own folder: no link in the part that is ours; owner and mode exactly.
 fn own(config: &Path, uid: u32) -> Result<Folder, Failure> {
     let path = config.join(trust::FOLDER);
-    let fd = open(AT_FDCWD, config, FOLDER, ResolveFlag::empty())
-        .and_then(|base| open(base, Path::new(trust::FOLDER), FOLDER, INSIDE))
+    // How the caller gets to the configuration is the caller's affair.
+    let how = OpenHow::new().flags(FOLDER | OFlag::O_CLOEXEC);
+    let fd = openat2(AT_FDCWD, config, how.resolve(ResolveFlag::RESOLVE_NO_MAGICLINKS))
+        .and_then(|base| open_beneath(base, trust::FOLDER, FOLDER))
         .at(STAGE, &path, OPENING)?;
     let stat = fstat(&fd).at(STAGE, &path, "reading owner and mode")?;
     let exact = stat.st_uid == uid && stat.st_mode & 0o777 == 0o700;
@@ -89,12 +83,10 @@ fn own(config: &Path, uid: u32) -> Result<Folder, Failure> {
 
 /// A folder that only root can change: walked component by component, each of them root's.
 fn system(path: PathBuf) -> Result<Folder, Failure> {
-    let flags = FOLDER | OFlag::O_NOFOLLOW;
-    let root = open(AT_FDCWD, Path::new("/"), flags, ResolveFlag::empty());
-    let mut fd = root.at(STAGE, &path, OPENING)?;
+    let mut fd = open("/", FOLDER).at(STAGE, &path, OPENING)?;
     for part in path.components() {
         if part != Component::RootDir {
-            fd = open(fd, part.as_ref(), flags, INSIDE).at(STAGE, &path, OPENING)?;
+            fd = open_beneath(fd, part.as_os_str(), FOLDER).at(STAGE, &path, OPENING)?;
         }
         let stat = fstat(&fd).at(STAGE, &path, "reading owner and mode")?;
         let roots = stat.st_uid == 0 && stat.st_mode & OTHERS_WRITE == 0;
@@ -107,8 +99,8 @@ fn system(path: PathBuf) -> Result<Folder, Failure> {
 fn read_key(folder: &Folder, id: &KeyId, uid: u32) -> Result<VerifyingKey, Failure> {
     let name = format!("{id}.pub");
     let path = &folder.path.join(&name);
-    let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
-    let fd = open(&folder.fd, Path::new(&name), flags, INSIDE).at(STAGE, path, OPENING)?;
+    let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK;
+    let fd = open_beneath(&folder.fd, &*name, flags).at(STAGE, path, OPENING)?;
     let stat = fstat(&fd).at(STAGE, path, "reading owner and mode")?;
     let regular = stat.st_mode & SFlag::S_IFMT.bits() == SFlag::S_IFREG.bits();
     let guarded = regular && stat.st_uid == folder.owner && stat.st_mode & OTHERS_WRITE == 0;

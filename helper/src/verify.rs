@@ -4,15 +4,14 @@
 //! carried out inside a user namespace that maps the caller's own id and no other, so no operation can reach what the
 //! caller could not reach without us. The arms below keep, beyond that, the promises about the task.
 
-use crate::failure::{Context, refused, require, require_at};
+use crate::failure::{Context, Failure, Stage, refused, require, require_at};
 use crate::receive::Received;
 use crate::start::Caller;
 use crate::trust;
 use landbox_shared::digest::Digest;
-use landbox_shared::event::{Failure, Stage};
 use landbox_shared::exec::Exec;
 use landbox_shared::limits;
-use landbox_shared::path::{AbsPath, RelPath};
+use landbox_shared::path::AbsPath;
 use landbox_shared::plan::{Access, LayerOp, Op, Plan, Stdio};
 use landbox_shared::policy::{Network, SeccompProfile};
 use landbox_shared::wire;
@@ -52,16 +51,9 @@ pub(crate) fn verify(received: Received) -> Result<Verified, Failure> {
     let exec = wire::open_exec(&exec, &plan.exec_digest).map_err(|e| refused(STAGE, e))?;
     let same = (plan.uid, plan.gid) == (caller.uid, caller.gid);
     require(same, STAGE, "the plan is for another user or group")?;
-    judge_exec(&exec)?;
+    exec.flaw().map_or(Ok(()), |flaw| Err(refused(STAGE, flaw)))?;
     judge_plan(&plan)?;
     Ok(Verified { caller, plan, exec, envelope_digest })
-}
-
-fn judge_exec(Exec { argv, env }: &Exec) -> Result<(), Failure> {
-    let named = argv.first().is_some_and(|name| !name.is_empty());
-    require(named, STAGE, "the command is empty")?;
-    let clean = argv.iter().chain(env).all(|text| !text.contains(&0));
-    require(clean, STAGE, "a NUL byte in an argument or in the environment")
 }
 
 fn judge_plan(plan: &Plan) -> Result<(), Failure> {
@@ -141,7 +133,7 @@ fn judge_op<'a>(op: &'a Op, seen: &mut Seen<'a>) -> Result<(), Failure> {
             once(&mut seen.dev, "/dev")?;
             seen.console = console.is_some();
             let slave = |path: &AbsPath| {
-                require_at(is_slave(path), STAGE, path, "this is not a pseudo-terminal's slave")
+                require_at(path.is_terminal(), STAGE, path, "this is not a pseudo-terminal's slave")
             };
             console.as_ref().map_or(Ok(()), slave)
         }
@@ -165,7 +157,7 @@ fn judge_op<'a>(op: &'a Op, seen: &mut Seen<'a>) -> Result<(), Failure> {
         // recursive. Two sources would undo the boundary itself: the whole root again, and the host's /proc, whose
         // system parts are read-only only in the fresh one.
         Op::Bind { source, target, access: Access::ReadOnly | Access::ReadWrite } => {
-            let other = !source.is_root() && !within(source, b"/proc");
+            let other = !source.is_root() && !source.is_in("/proc");
             require_at(other, STAGE, source, "this path can't be shown a second time")?;
             judge_target(target, seen)
         }
@@ -187,12 +179,8 @@ fn judge_layer<'a>(layer: &'a LayerOp, seen: &mut Seen<'a>) -> Result<(), Failur
     require_at(new, STAGE, target, "the plan has this layer twice")?;
     let few = seen.layers.len() <= limits::LAYERS && masks.len() <= limits::LAYER_MASKS;
     require(few, STAGE, "the plan has too many layers or masks")?;
-    let all: HashSet<&RelPath> = masks.iter().map(|mask| &mask.path).collect();
-    let below_another =
-        |path: &RelPath| successors(path.parent(), RelPath::parent).any(|p| all.contains(&p));
-    let apart = all.len() == masks.len() && !all.iter().any(|path| below_another(path));
-    require_at(apart, STAGE, target, "a mask of this layer lies in another")?;
-    let system = ["/proc", "/dev", "/sys"].iter().any(|top| within(target, top.as_bytes()));
+    require_at(layer.masks_are_apart(), STAGE, target, "a mask of this layer lies in another")?;
+    let system = ["/proc", "/dev", "/sys"].iter().any(|top| target.is_in(top));
     require_at(!system, STAGE, target, "a layer can't cover system folders")?;
     judge_target(target, seen)
 }
@@ -214,17 +202,7 @@ fn judge_target(target: &AbsPath, seen: &Seen<'_>) -> Result<(), Failure> {
 /// Whether a path is one of those that [`Op::Proc`] and [`Op::Dev`] make.
 fn is_boundary(path: &AbsPath) -> bool {
     const DEV: [&[u8]; 4] = [b"/dev", b"/dev/console", b"/dev/ptmx", b"/dev/tty"];
-    within(path, b"/proc") || within(path, b"/dev/pts") || DEV.contains(&path.as_bytes())
-}
-
-fn within(path: &AbsPath, top: &[u8]) -> bool {
-    path.as_bytes().strip_prefix(top).is_some_and(|r| r.is_empty() || r.starts_with(b"/"))
-}
-
-fn is_slave(path: &AbsPath) -> bool {
-    path.as_bytes()
-        .strip_prefix(b"/dev/pts/")
-        .is_some_and(|number| number.len() <= 10 && number.iter().all(u8::is_ascii_digit))
+    path.is_in("/proc") || path.is_in("/dev/pts") || DEV.contains(&path.as_bytes())
 }
 
 #[cfg(test)]

@@ -1,11 +1,9 @@
 //! Watching the task's mounts. A mount over a path of the host falls off when the host replaces that path: a mask would
 //! then show what it hid, a layer the real folder.
 
-use crate::failure::{Context, refused};
-use landbox_shared::event::{Failure, Stage};
+use crate::failure::{Context, Failure, Stage, refused};
 use landbox_shared::evidence::MountRecord;
 use landbox_shared::mountinfo;
-use std::collections::HashMap;
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -31,12 +29,9 @@ impl Watch {
         let mut text = Vec::with_capacity(mountinfo::USUAL);
         let read = self.table.rewind().and_then(|()| self.table.read_to_end(&mut text));
         read.stage(STAGE, "reading the list of mounts")?;
-        let mounts = mountinfo::parse(&text)
+        let lost = mountinfo::lost(&text, &self.ours)
             .ok_or_else(|| refused(STAGE, "the list of mounts is not readable"))?;
-        let there: HashMap<u32, _> = mounts.iter().map(|mount| (mount.id, mount)).collect();
-        let in_place = |id: &u32, place: &[u8]| there.get(id).is_some_and(|m| m.point() == place);
-        let lost = self.ours.iter().find(|(id, place)| !in_place(id, place));
-        Ok(lost.map(|(_, path)| path.to_vec()))
+        Ok(lost.map(<[u8]>::to_vec))
     }
 }
 

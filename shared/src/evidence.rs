@@ -102,6 +102,9 @@ pub enum OwnerMap {
     Full,
 }
 
+/// The kinds of namespaces evidence speaks of, as the kernel names them.
+pub const NAMESPACES: [&str; 6] = ["user", "mnt", "pid", "ipc", "uts", "net"];
+
 /// A namespace, named by its kind and inode number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Namespace {

@@ -18,3 +18,65 @@ impl fmt::Debug for Exec {
         write!(f, "Exec {{ argv: {} strings, env: {} strings }}", self.argv.len(), self.env.len())
     }
 }
+
+/// Where a program is looked up without a `PATH`.
+const DEFAULT_PATH: &[u8] = b"/usr/local/bin:/usr/bin:/bin";
+
+impl Exec {
+    /// What is wrong with it whatever the plan is.
+    pub fn flaw(&self) -> Option<&'static str> {
+        let Self { argv, env } = self;
+        if argv.first().is_none_or(Vec::is_empty) {
+            return Some("the command is empty");
+        }
+        let clean = argv.iter().chain(env).all(|text| !text.contains(&0));
+        (!clean).then_some("a NUL byte in an argument or in the environment")
+    }
+
+    /// Where its program may lie, in the order in which execvp(3) tries.
+    pub fn candidates(&self) -> Vec<Vec<u8>> {
+        let name = self.argv.first().map(Vec::as_slice).unwrap_or_default();
+        if name.contains(&b'/') {
+            return vec![name.to_vec()];
+        }
+        let path = self.env.iter().find_map(|text| text.strip_prefix(b"PATH="));
+        let in_folder = |folder: &[u8]| match folder {
+            // An empty entry is the working folder.
+            b"" => [b"./", name].concat(),
+            folder if folder.ends_with(b"/") => [folder, name].concat(),
+            folder => [folder, b"/", name].concat(),
+        };
+        path.unwrap_or(DEFAULT_PATH).split(|b| *b == b':').map(in_folder).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exec(name: &str, path: Option<&str>) -> Exec {
+        let env = path.map(|path| format!("PATH={path}").into()).into_iter().collect();
+        Exec { argv: vec![name.into()], env }
+    }
+
+    #[test]
+    fn a_name_with_a_slash_is_taken_as_it_is() {
+        assert_eq!(exec("./a", Some("/bin")).candidates(), [b"./a".to_vec()]);
+    }
+
+    #[test]
+    fn a_bare_name_is_looked_up_in_order_and_an_empty_entry_is_here() {
+        let found = exec("a", Some("/x::/y/")).candidates();
+        assert_eq!(found, [b"/x/a".to_vec(), b"./a".to_vec(), b"/y/a".to_vec()]);
+        assert_eq!(exec("a", None).candidates().last().unwrap(), b"/bin/a");
+    }
+
+    #[test]
+    fn a_command_has_a_name_and_no_nul_byte() {
+        assert_eq!(exec("a", Some("/b")).flaw(), None);
+        assert!(exec("", None).flaw().is_some());
+        assert!(Exec { argv: vec![], env: vec![] }.flaw().is_some());
+        assert!(exec("a\0b", None).flaw().is_some());
+        assert!(exec("a", Some("/b\0")).flaw().is_some());
+    }
+}

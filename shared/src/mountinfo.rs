@@ -5,6 +5,7 @@ use crate::digest::{Digest, Hasher};
 use crate::evidence::MountRecord;
 use crate::path::AbsPath;
 use crate::policy::Backend;
+use std::collections::HashMap;
 
 /// Room for the list of an ordinary host, so that reading it does not start with a few bytes.
 pub const USUAL: usize = 16 << 10;
@@ -38,6 +39,14 @@ pub fn parse(table: &[u8]) -> Option<Vec<Mount<'_>>> {
 /// The mount on top at `point`: of several at one place the last one listed.
 pub fn at<'m, 'a>(mounts: &'m [Mount<'a>], point: &[u8]) -> Option<&'m Mount<'a>> {
     mounts.iter().rev().find(|mount| mount.point() == point)
+}
+
+/// The place of a mount among `ours`, by number and place, that is gone from there. `None` where the list is not readable.
+pub fn lost<'o>(table: &[u8], ours: &'o [(u32, Box<[u8]>)]) -> Option<Option<&'o [u8]>> {
+    let mounts = parse(table)?;
+    let there: HashMap<u32, &Mount<'_>> = mounts.iter().map(|mount| (mount.id, mount)).collect();
+    let in_place = |id: &u32, place: &[u8]| there.get(id).is_some_and(|m| m.point() == place);
+    Some(ours.iter().find(|(id, place)| !in_place(id, place)).map(|(_, place)| &**place))
 }
 
 /// Digest over every mount: place, root, type, flags, device. Not the text of a file system's own options.
@@ -152,6 +161,16 @@ mod tests {
         let mounts = parse(TABLE).unwrap();
         assert_eq!(at(&mounts, b"/x y\\\nz").unwrap().id, 23);
         assert!(at(&mounts, b"/x").is_none());
+    }
+
+    #[test]
+    fn a_mount_that_is_gone_or_elsewhere_is_lost() {
+        let ours = |id, place: &str| [(id, place.as_bytes().into())];
+        let first = ours(21, &String::from_utf8(parse(TABLE).unwrap()[0].point()).unwrap());
+        assert_eq!(lost(TABLE, &first), Some(None));
+        assert_eq!(lost(TABLE, &ours(21, "/moved")), Some(Some(&b"/moved"[..])));
+        assert_eq!(lost(TABLE, &ours(99, "/gone")), Some(Some(&b"/gone"[..])));
+        assert_eq!(lost(b"x", &first), None);
     }
 
     #[test]

@@ -155,6 +155,18 @@ impl AbsPath {
         ancestor.is_root() || *self == *ancestor || self.relative_to(ancestor).is_some()
     }
 
+    /// Whether this path is the folder `top`, a path without a slash at its end, or lies below it.
+    pub fn is_in(&self, top: &str) -> bool {
+        let rest = self.0.strip_prefix(top.as_bytes());
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+    }
+
+    /// Whether this is the name of a pseudo-terminal's slave.
+    pub fn is_terminal(&self) -> bool {
+        let number = self.0.strip_prefix(b"/dev/pts/");
+        number.is_some_and(|n| (1..=10).contains(&n.len()) && n.iter().all(u8::is_ascii_digit))
+    }
+
     /// What remains of this path below `ancestor`; `None` if it is not strictly below it.
     pub fn relative_to(&self, ancestor: &Self) -> Option<RelPath> {
         let rest = if ancestor.is_root() {
@@ -245,6 +257,14 @@ mod tests {
     }
 
     #[test]
+    fn a_terminal_is_a_number_in_its_folder() {
+        assert!(abs("/dev/pts/0").is_terminal() && abs("/dev/pts/1234567890").is_terminal());
+        for other in ["/dev/pts", "/dev/pts/ptmx", "/dev/pts/0/x", "/dev/pts/12345678901", "/x/0"] {
+            assert!(!abs(other).is_terminal(), "{other}");
+        }
+    }
+
+    #[test]
     fn containment_counts_whole_components() {
         assert!(abs("/a/b").is_within(&abs("/a")));
         assert!(abs("/a").is_within(&abs("/a")));
@@ -252,6 +272,7 @@ mod tests {
         assert!(abs("/ab").is_within(&abs("/")));
         assert_eq!(abs("/a/b/c").relative_to(&abs("/a")).unwrap().as_bytes(), b"b/c");
         assert_eq!(abs("/a").relative_to(&abs("/a")), None);
+        assert!(abs("/a").is_in("/a") && abs("/a/b").is_in("/a") && !abs("/ab").is_in("/a"));
         assert_eq!(abs("/a").parent(), Some(abs("/")));
         assert_eq!(abs("/").join("x").unwrap(), abs("/x"));
     }

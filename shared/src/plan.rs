@@ -5,6 +5,8 @@ use crate::id::{LayerId, SessionId};
 use crate::path::{AbsPath, RelPath};
 use crate::policy::{Backend, MaskKind, Network, SeccompProfile};
 use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
+use std::iter::successors;
 
 /// One launch of one session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -165,6 +167,16 @@ pub struct LayerOp {
     pub backend: Backend,
     /// Paths hidden inside this layer. A path below another mask of the same layer is left out.
     pub masks: Vec<LayerMask>,
+}
+
+impl LayerOp {
+    /// Whether no mask of this layer is there twice or lies in another.
+    pub fn masks_are_apart(&self) -> bool {
+        let all: HashSet<&RelPath> = self.masks.iter().map(|mask| &mask.path).collect();
+        let in_another =
+            |path: &RelPath| successors(path.parent(), RelPath::parent).any(|p| all.contains(&p));
+        all.len() == self.masks.len() && !all.iter().any(|path| in_another(path))
+    }
 }
 
 /// A path hidden inside a layer.

@@ -36,6 +36,9 @@ pub const ENVELOPE_HEAD: usize = 8 + 2 + 4 + 32 + 4 + 16 + 32;
 pub const ENVELOPE_TAIL: usize = 32 + 64;
 /// Bytes of an exec frame before its payload.
 pub const EXEC_HEAD: usize = 8 + 2 + 4;
+/// Most bytes on the pipe.
+pub const PIPE_BYTES: usize =
+    ENVELOPE_HEAD + limits::PLAN_BYTES + ENVELOPE_TAIL + EXEC_HEAD + limits::EXEC_BYTES;
 /// What the controller sends on the event socket after it has checked the evidence of `Ready`.
 pub const RELEASE: &[u8] = b"lbxgo\0";
 
@@ -214,6 +217,21 @@ fn frame_length(head: &[u8], magic: &[u8; 8], limit: usize) -> Result<usize, Wir
     }
     let length = usize::try_from(u32::from_le_bytes(at.take()?)).map_err(|_| WireError::Length)?;
     if length > limit { Err(WireError::TooLong { length, limit }) } else { Ok(length) }
+}
+
+/// Cuts what came through the pipe into the envelope and the exec frame. Nothing may be missing or follow.
+pub fn frames(bytes: &[u8]) -> Result<[&[u8]; 2], WireError> {
+    let (envelope, rest) = frame(bytes, envelope_length)?;
+    let (exec, rest) = frame(rest, exec_length)?;
+    if rest.is_empty() { Ok([envelope, exec]) } else { Err(WireError::Length) }
+}
+
+fn frame<const HEAD: usize>(
+    bytes: &[u8],
+    length: fn(&[u8; HEAD]) -> Result<usize, WireError>,
+) -> Result<(&[u8], &[u8]), WireError> {
+    let head = bytes.first_chunk().ok_or(WireError::Length)?;
+    bytes.split_at_checked(length(head)?).ok_or(WireError::Length)
 }
 
 struct Fields<'a>(&'a [u8]);

@@ -648,3 +648,14 @@ fn packets_that_are_no_part_of_an_event_are_refused() {
         assert!(matches!(assemble(&[[&[1, 5], prefix].concat()]), Err(WireError::Decode(_))));
     }
 }
+
+#[test]
+fn the_pipe_holds_two_whole_frames_and_nothing_else() {
+    let (exec, _) = wire::exec_frame(&exec()).unwrap();
+    let (envelope, both) = (sealed(), [sealed(), exec.clone()].concat());
+    assert_eq!(wire::frames(&both), Ok([&*envelope, &*exec]));
+    for length in 0..both.len() {
+        assert!(wire::frames(&both[..length]).is_err(), "{length}");
+    }
+    assert_eq!(wire::frames(&[&*both, b"x"].concat()), Err(WireError::Length));
+}

@@ -3,8 +3,8 @@
 use super::source::LayerSource;
 use super::target::{Kind, World};
 use super::{At, FuseRequest, StartFuse, mask};
+use crate::failure::{Failure, Stage};
 use crate::sys::mount::{NODEV, NOSUID, Refusal, file_system};
-use landbox_shared::event::{Failure, Stage};
 use landbox_shared::plan::{LayerOp, Loss};
 use nix::sys::stat::fstat;
 use nix::unistd::{getegid, geteuid};

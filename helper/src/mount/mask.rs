@@ -5,11 +5,11 @@
 //! shows in its place. So an "opaque" mark is never needed, which a tmpfs cannot carry before Linux 6.6, and both back
 //! ends read the result alike.
 
-use super::source::open_beneath;
 use super::target::{Kind, World, make};
 use super::{At, failure};
+use crate::failure::Failure;
+use crate::open::{PLACE, open_beneath};
 use crate::sys::mount::{NODEV, NOEXEC, NOSUID, RDONLY, clone_tree, restrict};
-use landbox_shared::event::Failure;
 use landbox_shared::path::{AbsPath, RelPath};
 use landbox_shared::plan::{LayerMask, LayerOp, Loss};
 use landbox_shared::policy::MaskKind;
@@ -88,7 +88,7 @@ impl MaskTree {
         if !self.make_folder(path.parent())? {
             return Ok(false);
         }
-        match open_beneath(&self.real, path.as_bytes()).and_then(fstat) {
+        match open_beneath(&self.real, path.as_bytes(), PLACE).and_then(fstat) {
             Ok(stat) if stat.st_mode & libc::S_IFMT == libc::S_IFDIR => {
                 for folder in [&self.show, &self.hide] {
                     mkdirat(folder, path.as_bytes(), Mode::S_IRWXU)?;
@@ -141,7 +141,7 @@ pub(super) fn cover(
         let shown = folder
             .join(path.as_bytes())
             .map_err(|_| failure(Errno::ENAMETOOLONG, folder, "a masked path is too long"))?;
-        let done = match open_beneath(merged, path.as_bytes()) {
+        let done = match open_beneath(merged, path.as_bytes(), PLACE) {
             Ok(place) => cover_place(world, &place, &shown, *loss),
             Err(Errno::ENOENT | Errno::ENOTDIR) => Ok(()),
             Err(errno) => Err(failure(errno, &shown, "entering a masked path")),

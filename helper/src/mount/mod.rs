@@ -19,9 +19,8 @@ mod source;
 mod system;
 mod target;
 
-use crate::failure::failed;
+use crate::failure::{Failure, Stage, failed};
 use crate::sys::mount::{NODEV, NOSUID, RDONLY, Refusal, restrict};
-use landbox_shared::event::{Failure, Stage};
 use landbox_shared::id::LayerId;
 use landbox_shared::path::AbsPath;
 use landbox_shared::plan::{Access, Loss, Plan};

@@ -7,12 +7,13 @@
 
 use super::layer::overlay;
 use super::mask::{self, Masks};
-use super::source::{Hidden, open_beneath};
+use super::source::Hidden;
 use super::system::new_tmpfs;
 use super::target::{Kind, World, make};
 use super::{At, failure};
+use crate::failure::Failure;
+use crate::open::{PLACE, open_beneath};
 use crate::sys::mount::{NODEV, NOEXEC, NOSUID, RDONLY, attach, clone_tree, restrict};
-use landbox_shared::event::Failure;
 use landbox_shared::path::{AbsPath, RelPath};
 use landbox_shared::plan::Loss;
 use landbox_shared::policy::MaskKind;
@@ -73,7 +74,7 @@ fn cover(world: &mut World, folder: &AbsPath, masks: &Masks) -> Result<(), Failu
             return Ok(());
         }
         let is_missing = |(path, (kind, _)): (&RelPath, &(MaskKind, Loss))| {
-            *kind == MaskKind::Missing || open_beneath(&place, path.as_bytes()).is_err()
+            *kind == MaskKind::Missing || open_beneath(&place, path.as_bytes(), PLACE).is_err()
         };
         if masks.iter().any(is_missing) {
             cover_with_copy(world, folder, &place, masks)?;
@@ -162,5 +163,5 @@ fn copy_entry(from: &OwnedFd, to: &OwnedFd, name: &OsStr) -> nix::Result<()> {
     };
     let tree = clone_tree(from, name)?;
     make(to, name.as_bytes(), kind)?;
-    attach(&tree, &open_beneath(to, name.as_bytes())?)
+    attach(&tree, &open_beneath(to, name.as_bytes(), PLACE)?)
 }

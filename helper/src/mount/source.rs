@@ -3,15 +3,16 @@
 use super::system::{fixed, new_tmpfs};
 use super::target::Kind;
 use super::{At, failure};
+use crate::failure::{Failure, Stage};
+use crate::open::{PLACE, open, open_beneath};
 use crate::sys::mount::clone_tree;
-use landbox_shared::event::{Failure, Stage};
 use landbox_shared::path::{AbsPath, RelPath};
 use landbox_shared::plan::{Access, LayerOp, Loss, Op, Plan};
 use landbox_shared::policy::{Backend, MaskKind};
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
+use nix::fcntl::OFlag;
 use nix::sys::stat::{fstat, makedev};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 /// An operation with what was opened for it.
 #[derive(Debug)]
@@ -57,6 +58,7 @@ pub(super) type Devices = Vec<(&'static str, OwnedFd)>;
 /// Where the terminal's slave shows.
 pub(super) const CONSOLE: &str = "console";
 
+const FUSE: &str = "/dev/fuse";
 /// Name and device number of what a minimal `/dev` holds.
 const DEVICES: [(&str, u64, u64); 6] = [
     ("null", 1, 3),
@@ -98,22 +100,6 @@ pub(super) fn open_all<'a>(
     plan.ops.iter().map(open).collect()
 }
 
-fn how(flags: OFlag, resolve: ResolveFlag) -> OpenHow {
-    OpenHow::new()
-        .flags(flags | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC)
-        .resolve(resolve | ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::RESOLVE_NO_MAGICLINKS)
-}
-
-/// Opens a canonical path of the host as a place.
-pub(super) fn open(path: &AbsPath) -> nix::Result<OwnedFd> {
-    openat2(AT_FDCWD, path.as_bytes(), how(OFlag::O_PATH, ResolveFlag::empty()))
-}
-
-/// Opens a place below a folder, never outside it and through no link; a link at the end is opened itself.
-pub(super) fn open_beneath(folder: impl AsFd, path: &[u8]) -> nix::Result<OwnedFd> {
-    openat2(folder, path, how(OFlag::O_PATH, ResolveFlag::RESOLVE_BENEATH))
-}
-
 /// Opens a place beneath the session's folder, and says how it is called.
 fn open_own(
     plan: &Plan,
@@ -124,14 +110,14 @@ fn open_own(
     let shown = folder
         .join(path.as_bytes())
         .map_err(|_| failure(Errno::ENAMETOOLONG, folder, "a path below this is too long"))?;
-    let fd =
-        open_beneath(session, path.as_bytes()).at(&shown, "opening a folder of the session")?;
+    let fd = open_beneath(session, path.as_bytes(), PLACE)
+        .at(&shown, "opening a folder of the session")?;
     Ok((fd, shown))
 }
 
 /// Copies the mounts at a canonical path of the host.
 fn copy(path: &AbsPath) -> Result<OwnedFd, Failure> {
-    let fd = open(path).at(path, "opening what is to be shown")?;
+    let fd = open(path.as_bytes(), PLACE).at(path, "opening what is to be shown")?;
     copy_mounts(&fd, path)
 }
 
@@ -169,7 +155,8 @@ fn open_layer(
             .map_err(|_| failure(Errno::EINVAL, &layer.target, "bad layer name"))?;
         open_own(plan, session, &path).and_then(folder)
     };
-    let lower = open(&layer.target).at(&layer.target, "opening the real folder of a layer")?;
+    let lower = open(layer.target.as_bytes(), PLACE)
+        .at(&layer.target, "opening the real folder of a layer")?;
     Ok(LayerSource {
         lower: folder((lower, layer.target.clone()))?,
         upper: own("upper")?,
@@ -188,7 +175,5 @@ fn folder((fd, path): (OwnedFd, AbsPath)) -> Result<OwnedFd, Failure> {
 
 /// The kernel ties the mount to the user namespace of whoever opens this: it must be us, not the monitor.
 fn open_fuse() -> Result<OwnedFd, Failure> {
-    let path = fixed("/dev/fuse")?;
-    let how = how(OFlag::O_RDWR, ResolveFlag::empty());
-    openat2(AT_FDCWD, path.as_bytes(), how).at(&path, "opening the fuse device")
+    open(FUSE, OFlag::O_RDWR).at(&fixed(FUSE)?, "opening the fuse device")
 }

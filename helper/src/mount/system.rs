@@ -1,13 +1,14 @@
 //! The parts of the tree that every session has: the read-only root, `/proc` and `/dev`.
 
 use super::mask::{make_empties, new_folder};
-use super::source::{CONSOLE, Devices, open};
+use super::source::{CONSOLE, Devices};
 use super::target::World;
 use super::{At, failure, misplaced};
+use crate::failure::Failure;
+use crate::open::{PLACE, open};
 use crate::sys::mount::{
     NODEV, NOEXEC, NOSUID, RDONLY, Refusal, attach, clone_tree, file_system, restrict,
 };
-use landbox_shared::event::Failure;
 use landbox_shared::path::AbsPath;
 use nix::errno::Errno;
 use nix::sys::stat::{Mode, SFlag, mkdirat, mknodat};
@@ -41,7 +42,7 @@ pub(super) fn root(tree: OwnedFd) -> Result<World, Failure> {
     // grows inside. It must not cover the old root: who enters this namespace then would land in it.
     let scratch =
         new_tmpfs(0o755, SCRATCH_BYTES, NOSUID | NODEV | NOEXEC).at(&path, "making a tmpfs")?;
-    open(&dev).and_then(|dev| attach(&scratch, &dev)).at(&dev, "covering the old /dev")?;
+    open("/dev", PLACE).and_then(|dev| attach(&scratch, &dev)).at(&dev, "covering the old /dev")?;
     let place = make_empties(&scratch)
         .and_then(|()| new_folder(&scratch, "root"))
         .at(&path, "making a place for the new root")?;
@@ -61,14 +62,10 @@ pub(super) fn new_tmpfs(mode: u32, size: u64, attributes: u64) -> Result<OwnedFd
 /// Mounts a fresh `/proc` and makes its writable system parts read-only.
 pub(super) fn proc(world: &mut World) -> Result<(), Failure> {
     let path = fixed("/proc")?;
-    let fresh = file_system(c"proc", &[(c"source", "proc")], NOSUID | NODEV | NOEXEC);
-    let detail = match &fresh {
-        Err((Errno::EPERM, _)) => {
-            "the kernel refuses a fresh /proc here, because parts of the host's are mounted over, as in a container"
-        }
-        Ok(_) | Err(_) => "making a fresh /proc",
-    };
-    let tree = fresh.at(&path, detail)?;
+    let tree = file_system(c"proc", &[(c"source", "proc")], NOSUID | NODEV | NOEXEC).at(
+        &path,
+        "making a fresh /proc, which the kernel refuses where parts of the host's are mounted over, as in a container",
+    )?;
     world.attach(&tree, &path)?;
     for name in PROC_READ_ONLY {
         let path = fixed(&format!("/proc/{name}"))?;

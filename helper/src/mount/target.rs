@@ -1,10 +1,10 @@
 //! The new tree while it grows: entering a target by descriptor, and making a mount point where that is allowed.
 
 use super::mask::new_folder;
-use super::source::open_beneath;
 use super::{At, failure};
+use crate::failure::Failure;
+use crate::open::{PLACE, open_beneath};
 use crate::sys::mount::attach;
-use landbox_shared::event::Failure;
 use landbox_shared::path::AbsPath;
 use landbox_shared::plan::Loss;
 use nix::errno::Errno;
@@ -68,7 +68,7 @@ impl World {
     /// Opens a place in the new tree, following no link.
     pub(super) fn open(&self, path: &AbsPath) -> nix::Result<OwnedFd> {
         let below = path.as_bytes().get(1..).filter(|below| !below.is_empty());
-        open_beneath(&self.root, below.unwrap_or(b"."))
+        open_beneath(&self.root, below.unwrap_or(b"."), PLACE)
     }
 
     /// Whether a path lies on a mount that only the session fills: the deepest and latest one counts.
