@@ -20,24 +20,24 @@ const WORK: usize = 1 << 32;
 
 /// Lines replaced by other lines, counted from the start of the windows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Hunk {
-    pub(super) before: Range<usize>,
-    pub(super) after: Range<usize>,
+pub(in crate::land) struct Hunk {
+    pub(in crate::land) before: Range<usize>,
+    pub(in crate::land) after: Range<usize>,
 }
 
 /// The difference of two texts.
 #[derive(Debug)]
-pub(super) struct Script<'a> {
+pub(in crate::land) struct Script<'a> {
     /// Lines in front of both windows; they are the same.
-    pub(super) skipped: usize,
+    pub(in crate::land) skipped: usize,
     /// The part of the old text that holds every difference, with a margin.
-    pub(super) before: &'a [u8],
+    pub(in crate::land) before: &'a [u8],
     /// The same part of the new text.
-    pub(super) after: &'a [u8],
+    pub(in crate::land) after: &'a [u8],
     /// Lines in `before`.
-    pub(super) before_lines: usize,
+    pub(in crate::land) before_lines: usize,
     /// What differs, in order; between two hunks there is at least one common line.
-    pub(super) hunks: Vec<Hunk>,
+    pub(in crate::land) hunks: Vec<Hunk>,
 }
 
 impl Script<'_> {
@@ -56,7 +56,7 @@ pub(super) fn count(text: &[u8]) -> usize {
 }
 
 /// Compares two texts.
-pub(super) fn diff<'a>(old: &'a [u8], new: &'a [u8]) -> Script<'a> {
+pub(in crate::land) fn diff<'a>(old: &'a [u8], new: &'a [u8]) -> Script<'a> {
     if old.is_empty() || new.is_empty() {
         let (before, after) = (count(old), count(new));
         let hunk = Hunk { before: 0..before, after: 0..after };

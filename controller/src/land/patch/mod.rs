@@ -4,7 +4,7 @@
 mod binary;
 mod blob;
 mod entry;
-mod lines;
+pub(super) mod lines;
 mod name;
 mod obstruct;
 #[cfg(test)]
