@@ -51,6 +51,7 @@ impl SelectArgs {
             paths: self.paths.into_iter().map(wanted).collect(),
             exclude: Exclude::new(&self.exclude)?,
             all: false,
+            reviewed: None,
         })
     }
 }

@@ -5,6 +5,7 @@ use super::changeset::{Bodies, Change, Changeset, OldBytes};
 use super::ignore::{Owner, assign_groups};
 use super::renames;
 use super::scan::{self, Facts};
+use super::select::{Part, Selection};
 use super::tree::{self, Time, Tree};
 use crate::error::{Context, Failure, Kind, Result};
 use crate::overlay::marks;
@@ -13,7 +14,9 @@ use crate::session::store::{Session, show};
 use landbox_shared::id::LayerId;
 use landbox_shared::path::{AbsPath, RelPath};
 use landbox_shared::policy::{LayerKind, LayerPolicy};
+use std::collections::BTreeMap;
 use std::fs::File;
+use std::io::Read;
 
 /// A layer that was scanned. Its base store stays locked as long as this lives.
 #[derive(Debug)]
@@ -28,6 +31,8 @@ pub struct LayerView {
     pub(crate) store: Store,
     pub(crate) upper: Tree,
     real: Option<Tree>,
+    /// Content in the place of the layer's, of which more stays than lands.
+    pub(crate) parts: BTreeMap<RelPath, Part>,
 }
 
 /// The layer of that name.
@@ -96,7 +101,30 @@ impl LayerView {
         let note =
             [unsaved, note].into_iter().flatten().reduce(|all, more| format!("{all}; {more}"));
         renames::pair(&mut changeset.changes);
-        Ok(Self { changeset, live, note, masks, store, upper, real })
+        let parts = BTreeMap::new();
+        Ok(Self { changeset, live, note, masks, store, upper, real, parts })
+    }
+
+    /// Lets of the files that were reviewed in parts only what was picked be a change.
+    pub(crate) fn narrow(&mut self, selection: &Selection) {
+        let Some(reviewed) = &selection.reviewed else { return };
+        for change in &mut self.changeset.changes {
+            if let Some(part) = reviewed.parts.get(&change.path)
+                && part.narrow(change)
+            {
+                self.parts.insert(change.path.clone(), part.clone());
+            }
+        }
+    }
+
+    /// Added and deleted lines between the part of a file that was picked and what the layer holds.
+    pub(crate) fn beyond(&self, path: &RelPath, part: &Part) -> Result<(u64, u64)> {
+        let mut whole = Vec::new();
+        let open = || tree::file_at(self.upper.place(path.parent().as_ref())?, path.file_name());
+        open()
+            .and_then(|mut file| file.read_to_end(&mut whole))
+            .context(|| format!("can't read {path} in the layer"))?;
+        Ok(super::patch::lines::diff(part.bytes(), &whole).counts())
     }
 }
 
@@ -132,6 +160,9 @@ impl Bodies for LayerView {
 
     fn new_bytes(&self, change: &Change) -> Result<File> {
         let path = &change.path;
+        if let Some(part) = self.parts.get(path) {
+            return part.file().context(|| format!("can't prepare the parts of {path}"));
+        }
         let open = || tree::file_at(self.upper.place(path.parent().as_ref())?, path.file_name());
         open().context(|| format!("can't read {path} in the layer"))
     }

@@ -45,7 +45,8 @@ impl Review {
             None => project_of(session).ok_or_else(|| bare(session))?,
         };
         selection.all = layer.kind != LayerKind::Project;
-        let view = LayerView::read(session, layer, live)?;
+        let mut view = LayerView::read(session, layer, live)?;
+        view.narrow(&selection);
         let picked = selection.pick(&view.changeset)?;
         let digest = digest(&[&view.changeset], |c| picked.holds(c));
         Ok(Self { view, picked, digest })

@@ -152,6 +152,7 @@ fn apply_with(
     session = state.load(id)?;
     super::check_present(&session)?;
     let mut view = LayerView::read(&session, &layer, false)?;
+    view.narrow(selection);
     let set = view.changeset.clone();
     let picked = selection.pick(&set)?;
     let holds = |c: &Change| picked.holds(c);
@@ -237,7 +238,7 @@ fn time_word(at: std::time::SystemTime) -> String {
     at.round(jiff::Unit::Second).unwrap_or(at).to_string()
 }
 
-/// Figures of what a landing leaves: changes that cannot land.
+/// Figures of what a landing leaves: changes that cannot land or were not chosen.
 fn left(set: &Changeset, landed: &[&Change], view: &LayerView) -> Result<ChangeCounts> {
     let landed: HashSet<&RelPath> = landed.iter().map(|c| &c.path).collect();
     let rest =
@@ -248,6 +249,12 @@ fn left(set: &Changeset, landed: &[&Change], view: &LayerView) -> Result<ChangeC
         out.files += 1;
         out.added += figures.added.unwrap_or(0);
         out.deleted += figures.deleted.unwrap_or(0);
+    }
+    for (path, part) in view.parts.iter().filter(|(path, _)| landed.contains(path)) {
+        let (added, deleted) = view.beyond(path, part)?;
+        out.files += 1;
+        out.added += added;
+        out.deleted += deleted;
     }
     Ok(out)
 }

@@ -188,6 +188,10 @@ impl Pruner<'_> {
 
     /// Removes a file or link.
     fn object(&self, path: &RelPath, node: &Node) -> io::Result<bool> {
+        if self.view.parts.contains_key(path) {
+            // There is more in the layer than has landed.
+            return Ok(false);
+        }
         let place = self.upper().place(path.parent().as_ref())?;
         let Some(meta) = tree::meta_at(&place, path.file_name())? else { return Ok(false) };
         if meta.kind != node.kind() || self.has_note(&place, path)? || !self.is_real(path, node)? {
@@ -277,6 +281,9 @@ impl Pruner<'_> {
 
     /// Whether an object of the layer has landed, or is what was there from the first, and is really there.
     fn is_known(&self, dir: &OwnedFd, path: &RelPath, meta: &Meta) -> io::Result<bool> {
+        if self.view.parts.contains_key(path) {
+            return Ok(false);
+        }
         if let Some(Some(node)) = self.landed.get(path) {
             return Ok(meta.kind == node.kind() && self.is_real(path, node)?);
         }

@@ -42,7 +42,7 @@ pub(in crate::land) struct Script<'a> {
 
 impl Script<'_> {
     /// Added and deleted lines.
-    pub(super) fn counts(&self) -> (u64, u64) {
+    pub(in crate::land) fn counts(&self) -> (u64, u64) {
         self.hunks.iter().fold((0, 0), |(added, deleted), hunk| {
             (added + hunk.after.len() as u64, deleted + hunk.before.len() as u64)
         })

@@ -4,9 +4,15 @@
 //! without comes with it: the folders it lies in, and for a folder that becomes a file what the folder held.
 
 mod exclude;
+mod parts;
 mod paths;
+#[cfg(test)]
+mod pick_tests;
+#[cfg(test)]
+mod tests;
 
 pub use exclude::Exclude;
+pub use parts::{Part, Reviewed};
 pub use paths::Wanted;
 
 use super::changeset::{Change, Changeset};
@@ -15,6 +21,7 @@ use super::kind::{EntryType, Group};
 use crate::error::Result;
 use landbox_shared::path::RelPath;
 use std::collections::HashSet;
+use std::sync::Arc;
 
 /// What the caller asked for.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +36,8 @@ pub struct Selection {
     pub exclude: Exclude,
     /// Everything there is, git's files too: for layers that are looked at and never landed.
     pub all: bool,
+    /// What the owner has picked of all that by hand.
+    pub reviewed: Option<Arc<Reviewed>>,
 }
 
 /// A selection put to one changeset.
@@ -75,7 +84,11 @@ impl Selection {
         let covered: HashSet<RelPath> =
             set.changes.iter().filter(covers).map(|c| c.path.clone()).collect();
         let mut picked = Picked { held: HashSet::new(), covered };
-        let wanted = set.changes.iter().filter(|c| self.wants(c.group) && picked.covers(c));
+        let by_hand = |c: &Change| {
+            self.reviewed.as_ref().is_none_or(|reviewed| reviewed.paths.contains(&c.path))
+        };
+        let wanted =
+            set.changes.iter().filter(|c| self.wants(c.group) && by_hand(c) && picked.covers(c));
         picked.held = wanted.map(|c| c.path.clone()).collect();
         if picked.held.len() < set.changes.len() {
             self.complete(set, &mut picked);
@@ -126,124 +139,4 @@ fn is_folder(change: &Change) -> bool {
 fn stops_being_a_folder(change: &Change) -> bool {
     let was = change.old_node().is_some_and(|node| node.kind() == EntryType::Dir);
     was && change.new.as_ref().is_some_and(|node| node.kind() != EntryType::Dir)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::changeset::{Base, Node};
-    use super::super::kind::{ChangeKind, ChangeState};
-    use super::*;
-    use landbox_shared::digest::Digest;
-    use landbox_shared::id::LayerId;
-    use landbox_shared::path::AbsPath;
-
-    fn file() -> Node {
-        Node::File { mode: 0o644, size: 1, digest: Digest::of("test", &[]) }
-    }
-
-    fn folder() -> Node {
-        Node::Dir { mode: 0o700 }
-    }
-
-    fn change(path: &str, old: Option<Node>, new: Option<Node>) -> Change {
-        Change {
-            layer: LayerId::new("project").unwrap(),
-            path: RelPath::new(path).unwrap(),
-            kind: ChangeKind::Modified,
-            old_path: None,
-            old: old.map_or(Base::Absent, Base::Known),
-            new,
-            group: Group::Project,
-            state: ChangeState::Clean,
-            landable: true,
-            reason: None,
-        }
-    }
-
-    fn set(mut changes: Vec<Change>) -> Changeset {
-        changes.sort_by(|a, b| a.path.cmp(&b.path));
-        Changeset {
-            layer: LayerId::new("project").unwrap(),
-            target: AbsPath::new("/p").unwrap(),
-            changes,
-            folders: Vec::new(),
-        }
-    }
-
-    fn at(paths: &[&str], cwd: &str) -> Selection {
-        let cwd = AbsPath::new(cwd).ok();
-        let wanted = |p: &&str| Wanted::new(p.as_bytes().to_vec(), cwd.clone());
-        Selection { paths: paths.iter().map(wanted).collect(), ..Selection::default() }
-    }
-
-    fn picked(selection: &Selection, set: &Changeset) -> Vec<String> {
-        let picked = selection.pick(set).unwrap();
-        set.changes.iter().filter(|c| picked.holds(c)).map(|c| c.path.to_string()).collect()
-    }
-
-    #[test]
-    fn paths_are_read_from_where_the_owner_stands_and_then_from_the_project() {
-        let set = set(vec![
-            change("a/x", None, Some(file())),
-            change("x", None, Some(file())),
-            change("b/y", None, Some(file())),
-        ]);
-        assert_eq!(picked(&at(&["x"], "/p/a"), &set), ["a/x"]);
-        assert_eq!(picked(&at(&["../x"], "/p/a"), &set), ["x"]);
-        assert_eq!(picked(&at(&["b"], "/p/a"), &set), ["b/y"]);
-        assert_eq!(picked(&at(&["./b/"], "/elsewhere"), &set), ["b/y"]);
-        assert_eq!(picked(&at(&["/p/b/y", "x"], "/p"), &set), ["b/y", "x"]);
-        assert_eq!(picked(&at(&["."], "/p"), &set).len(), 3);
-        assert_eq!(picked(&at(&["."], "/p/a"), &set), ["a/x"]);
-    }
-
-    #[test]
-    fn a_path_at_which_nothing_changed_is_named() {
-        let set = set(vec![change("a", None, Some(file()))]);
-        let failure = at(&["a", "nope\n"], "/p").pick(&set).unwrap_err();
-        assert!(failure.message.contains("nope\\n"), "{}", failure.message);
-        assert!(at(&["../other"], "/p").pick(&set).is_err());
-        assert!(at(&["/other"], "/p").pick(&set).is_err());
-    }
-
-    #[test]
-    fn a_rename_goes_by_either_of_its_names() {
-        let mut renamed = change("new", Some(file()), Some(file()));
-        renamed.kind = ChangeKind::Renamed;
-        renamed.old_path = RelPath::new("old").ok();
-        let set = set(vec![renamed, change("z", None, Some(file()))]);
-        assert_eq!(picked(&at(&["old"], "/p"), &set), ["new"]);
-        let exclude = Exclude::new(&["/old".into()]).unwrap();
-        assert_eq!(picked(&Selection { exclude, ..Selection::default() }, &set), ["z"]);
-    }
-
-    #[test]
-    fn what_a_chosen_change_needs_comes_with_it() {
-        let set = set(vec![
-            change("d", None, Some(folder())),
-            change("d/e", None, Some(folder())),
-            change("d/e/f", None, Some(file())),
-            change("d/g", None, Some(file())),
-            change("h", Some(folder()), Some(file())),
-            change("h/i", Some(file()), None),
-        ]);
-        assert_eq!(picked(&at(&["d/e/f"], "/p"), &set), ["d", "d/e", "d/e/f"]);
-        let exclude = Exclude::new(&["i".into(), "d/**".into(), "/d".into()]).unwrap();
-        assert_eq!(picked(&Selection { exclude, ..Selection::default() }, &set), ["h", "h/i"]);
-    }
-
-    #[test]
-    fn one_group_alone_can_be_asked_for() {
-        let mut built = change("target/a", None, Some(file()));
-        built.group = Group::Ignored;
-        let mut git = change(".git/index", None, Some(file()));
-        git.group = Group::Git;
-        let set = set(vec![built, git, change("src", None, Some(file()))]);
-        let only = |only| Selection { only, ..Selection::default() };
-        assert_eq!(picked(&only(None), &set), ["src"]);
-        assert_eq!(picked(&only(Some(Group::Ignored)), &set), ["target/a"]);
-        assert_eq!(picked(&only(Some(Group::Git)), &set), [".git/index"]);
-        let with = Selection { with_ignored: true, ..Selection::default() };
-        assert_eq!(picked(&with, &set), ["src", "target/a"]);
-    }
 }
