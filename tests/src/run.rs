@@ -1,6 +1,7 @@
 //! Running `landbox` as a person would: with an environment of its own, as the session's user, with every kind of stdin,
 //! stdout and stderr.
 
+use crate::net::Outer;
 use crate::place::Place;
 use crate::procs;
 use crate::terminal::Terminal;
@@ -24,6 +25,7 @@ pub struct Run {
     env: Vec<(OsString, OsString)>,
     cwd: PathBuf,
     ids: Option<(u32, u32)>,
+    outer: Option<Vec<String>>,
     stdin: Input,
     stderr: Option<File>,
     prefix: Option<String>,
@@ -59,6 +61,7 @@ impl Run {
             env: env.map(|(k, v)| (k.into(), v.into())).into(),
             cwd: place.project.clone(),
             ids: world::is_root().then_some(ids),
+            outer: None,
             stdin: Input::Null,
             stderr: None,
             prefix: None,
@@ -121,6 +124,12 @@ impl Run {
         self
     }
 
+    /// Starts in a network of the test's own.
+    pub fn within(&mut self, outer: &Outer) -> &mut Self {
+        self.outer = Some(outer.enter_as(self.ids));
+        self
+    }
+
     /// How long it may take before it is killed and the test fails.
     pub fn limit(&mut self, seconds: u64) -> &mut Self {
         self.limit = Duration::from_secs(seconds);
@@ -130,6 +139,7 @@ impl Run {
     /// The command for the standard library; `leader` words come before it.
     pub(crate) fn command(&self, leader: &[&str]) -> Command {
         let mut words: Vec<OsString> = leader.iter().map(Into::into).collect();
+        words.extend(self.outer.iter().flatten().map(Into::into));
         if let Some(script) = &self.prefix {
             let line = format!("{script}\nexec \"$0\" \"$@\"");
             words.extend(["bash".into(), "-c".into(), line.into()]);
@@ -139,7 +149,8 @@ impl Run {
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).env_clear().envs(self.env.iter().cloned());
         command.current_dir(&self.cwd);
-        if let Some((uid, gid)) = self.ids {
+        // Entering a network is root's; the words that do it take these ids on afterwards.
+        if let (Some((uid, gid)), None) = (self.ids, &self.outer) {
             command.uid(uid).gid(gid);
         }
         command

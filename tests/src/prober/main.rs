@@ -3,6 +3,10 @@
 //! ```text
 //! prober facts                              what this process can see of itself and its world
 //! prober calls                              what the system-call filters say
+//! prober restricted-calls                   the same for the restricted profile
+//! prober net FLOWS.json                     tries each destination
+//! prober flood FLOWS.json                   sends to every destination until it is ended
+//! prober serve PORT..                       listens on every address, and counts
 //! prober write SCRATCH PATH..               every way of changing each path
 //! prober attack ATTACK.json                 everything there is: see `Attack`
 //! ```
@@ -10,6 +14,7 @@
 mod calls;
 mod facts;
 mod files;
+mod net;
 mod sys;
 mod world;
 
@@ -57,6 +62,24 @@ fn document(args: &[String]) -> Option<Result<Vec<u8>, serde_json::Error>> {
     match args.as_slice() {
         ["facts"] => return Some(serde_json::to_vec(&facts::facts())),
         ["calls"] => calls::calls(&mut log),
+        ["restricted-calls"] => calls::restricted(&mut log),
+        ["net", file] => {
+            let answers = net::read(Path::new(file)).and_then(|flows| net::tries(&flows));
+            return Some(
+                answers.map_err(serde_json::Error::io).and_then(|a| serde_json::to_vec(&a)),
+            );
+        }
+        ["flood", file] => {
+            let ended = net::read(Path::new(file)).and_then(|flows| net::flood(&flows));
+            return Some(Err(serde_json::Error::io(match ended {
+                Ok(never) => match never {},
+                Err(error) => error,
+            })));
+        }
+        ["serve", ports @ ..] => {
+            let ports: Option<Vec<u16>> = ports.iter().map(|port| port.parse().ok()).collect();
+            return Some(net::serve(&ports?).map(|()| Vec::new()).map_err(serde_json::Error::io));
+        }
         ["write", scratch, targets @ ..] => {
             for target in targets {
                 files::write_every_way(&mut log, &PathBuf::from(target), Path::new(scratch));
@@ -82,7 +105,10 @@ fn main() -> ExitCode {
                 Err(_) => ExitCode::from(3),
             }
         }
-        Some(Err(_)) => ExitCode::from(3),
+        Some(Err(error)) => {
+            let _ = writeln!(std::io::stderr(), "prober: {error}");
+            ExitCode::from(3)
+        }
         None => ExitCode::from(2),
     }
 }
