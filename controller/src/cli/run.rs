@@ -3,7 +3,7 @@
 use super::outcome::Unstarted;
 use super::start::Starter;
 use super::{Invocation, bare, show};
-use crate::config::{self, Config, OverlayChoice};
+use crate::config::{self, Config, NetworkChoice, OverlayChoice};
 use crate::error::{Failure, Kind, Result};
 use crate::host::{self, Facts, Fuse};
 use crate::land::apply;
@@ -16,7 +16,7 @@ use clap::Args;
 use landbox_shared::bytes;
 use landbox_shared::event::Stage;
 use landbox_shared::path::AbsPath;
-use landbox_shared::policy::{Backend, Policy};
+use landbox_shared::policy::{Backend, Network, Policy};
 use landbox_shared::wire;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -42,8 +42,8 @@ pub(super) struct RunArgs {
     /// Give the real path, read-write
     #[arg(long, value_name = "PATH")]
     auth: Vec<OsString>,
-    /// Network: the host's (on) or loopback alone (off)
-    #[arg(long, value_name = "on|off")]
+    /// Network: the host's (on), loopback alone (off), or what the policy in FILE lets through
+    #[arg(long, value_name = "on|off|FILE")]
     network: Option<OsString>,
     /// Which overlay writes the layers
     #[arg(long, value_name = "auto|kernel|fuse")]
@@ -60,31 +60,27 @@ pub(super) fn run(call: &Invocation, args: RunArgs) -> Result<u8> {
     if let Some(name) = &args.name {
         session::check_name(name)?;
     }
-    if let Some(choice) = args.network.as_ref().filter(|c| *c != "on" && *c != "off")
-        && !std::path::Path::new(choice).exists()
-    {
-        let shown = crate::ui::text::visible(choice.as_bytes());
-        let message = format!("--network must be on, off or a policy file, not \"{shown}\"");
-        return Err(Failure::new(Kind::Usage, message));
-    }
+    let network = args.network.as_deref().map(NetworkChoice::from_text).transpose()?;
     let home = host::home()?;
     let env = |name: &str| std::env::var_os(name);
     let config =
         config::load(call.config.as_deref(), args.bot.as_deref(), &args.command, &home, env)?;
-    let facts = Facts::gather()?;
     let flags = Flags {
         workdir: args.workdir,
         hide: args.hide,
         read_only: args.read_only,
         auth: args.auth,
-        network: args.network,
+        network,
         overlay: args.overlay,
     };
+    policy::network::supported(&config, &flags)?;
+    let facts = Facts::gather()?;
     let state = StateDir::open(facts.state_dir.as_path())?;
     if !config.sandbox {
         return bare::run(call, &config, &flags, &facts, &state, args.name, args.report.as_deref());
     }
     let Resolved { policy, warnings } = policy::resolve(&config, &flags, &facts, env)?;
+    admit(&policy)?;
     put_right(call, &state, &policy.project)?;
     let auto = is_auto(&config, &flags);
     let shared = facts.writer().warning(policy.project.as_path());
@@ -139,6 +135,16 @@ fn may_have_moved(unstarted: &Unstarted) -> bool {
         Unstarted::Refused(Refusal::Interrupted(_) | Refusal::Other(_)) | Unstarted::Exec(_) => {
             false
         }
+    }
+}
+
+/// Refuses a network policy that can't hold: what the task would be given points past it, or this machine lacks what
+/// enforces it. Before anything is made.
+pub(super) fn admit(policy: &Policy) -> Result<()> {
+    policy::network::admit(policy, std::env::vars_os())?;
+    match &policy.network {
+        Network::Host | Network::None => Ok(()),
+        Network::Policy(_) => host::link::require(),
     }
 }
 

@@ -29,6 +29,12 @@ impl fmt::Display for Place {
     }
 }
 
+/// A problem and where it is.
+pub(super) type Problem = (usize, String);
+
+/// Most problems that one message lists.
+const SHOWN_PROBLEMS: usize = 20;
+
 /// The text of a configuration file.
 #[derive(Clone, Debug)]
 pub(super) struct Source {
@@ -37,9 +43,10 @@ pub(super) struct Source {
 }
 
 impl Source {
-    pub(super) fn read(file: &Path) -> Result<Self> {
+    /// Reads `file`, which holds `what`.
+    pub(super) fn read(file: &Path, what: &str) -> Result<Self> {
         let refuse = |why: &str| {
-            Failure::new(Kind::Usage, format!("can't read the bots in {}: {why}", show(file)))
+            Failure::new(Kind::Usage, format!("can't read the {what} in {}: {why}", show(file)))
         };
         let meta = std::fs::metadata(file).map_err(|e| refuse(&e.to_string()))?;
         if !meta.is_file() {
@@ -53,8 +60,8 @@ impl Source {
         Ok(Self { file: file.to_path_buf(), text })
     }
 
-    /// The bots, in order.
-    pub(super) fn bots(&self) -> Result<Vec<Object<'_>>> {
+    /// What the file holds; `wanted` is a clause for one that is empty.
+    pub(super) fn value(&self, wanted: &str) -> Result<Value<'_>> {
         let options = ParseOptions {
             allow_comments: true,
             allow_trailing_commas: true,
@@ -72,9 +79,12 @@ impl Source {
             let what = visible(e.kind().to_string().as_bytes());
             self.problem(e.range().start, format!("not valid JSON: {what}"))
         })?;
-        let Some(value) = parsed.value else {
-            return Err(self.problem(0, "the file is empty; it must hold an array of bots".into()));
-        };
+        parsed.value.ok_or_else(|| self.problem(0, format!("the file is empty; {wanted}")))
+    }
+
+    /// The bots, in order.
+    pub(super) fn bots(&self) -> Result<Vec<Object<'_>>> {
+        let value = self.value("it must hold an array of bots")?;
         let Value::Array(array) = value else {
             let found = self.quote(&value);
             return Err(self.problem(
@@ -120,6 +130,17 @@ impl Source {
         }
         visible(shown.as_bytes())
     }
+}
+
+/// All of them in one failure.
+pub(super) fn failure(source: &Source, problems: Vec<Problem>) -> Failure {
+    let more = problems.len().saturating_sub(SHOWN_PROBLEMS);
+    let shown = problems.into_iter().take(SHOWN_PROBLEMS);
+    let mut shown = shown.map(|(at, what)| source.problem(at, what));
+    // There is a first one, or there would be no failure.
+    let first = shown.next().unwrap_or_else(|| source.problem(0, "it can't be read".into()));
+    let failure = shown.fold(first, |all, next| all.hint(format!("also: {}", next.message)));
+    if more > 0 { failure.hint(format!("and {more} more")) } else { failure }
 }
 
 /// The last property of that name. (Where it is given twice, the reader has said so already.)

@@ -6,15 +6,19 @@
 mod document;
 mod keys;
 pub mod known;
+pub mod network;
+mod outside;
 mod read;
 mod select;
 
 pub use document::Place;
 pub use known::KnownCli;
+pub use outside::names_mcp_socket;
 
 use crate::error::{Failure, Kind, Result};
 use crate::ui::text::visible;
 use document::Source;
+use landbox_shared::network::NetworkPolicy;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
@@ -45,6 +49,8 @@ pub struct Config {
     pub auth: Vec<Entry>,
     /// `sandboxNetwork`, `sandboxNetworkPolicy`.
     pub network: NetworkChoice,
+    /// What else the bot asks for that a network policy can't hold, a sentence each.
+    pub outside: Vec<String>,
     /// `overlayBackend`.
     pub overlay: OverlayChoice,
 }
@@ -84,13 +90,31 @@ pub enum NetworkChoice {
     Host,
     /// Loopback alone.
     None,
-    /// A policy, which this version cannot enforce yet; refused at launch.
-    Policy(Origin),
+    /// What a policy lets through.
+    Policy(Box<NetworkPolicy>, Origin),
 }
 
 impl NetworkChoice {
     fn from_flag(on: bool) -> Self {
         if on { Self::Host } else { Self::None }
+    }
+
+    /// Reads what `--network` was given: `on`, `off` or a file that holds a policy.
+    pub fn from_text(text: &OsStr) -> Result<Self> {
+        match text.as_bytes() {
+            b"on" => Ok(Self::Host),
+            b"off" => Ok(Self::None),
+            name if !Path::new(text).exists() => {
+                let shown = visible(name);
+                let message =
+                    format!("--network must be on, off or a policy file, not \"{shown}\"");
+                Err(Failure::new(Kind::Usage, message))
+            }
+            _ => {
+                let policy = Box::new(network::load(Path::new(text))?);
+                Ok(Self::Policy(policy, Origin::Flag("--network")))
+            }
+        }
     }
 }
 
@@ -130,12 +154,12 @@ pub fn load(
     let Some(bot) = bot else {
         // A named file is checked although no bot of it is used: never a silent default.
         if let Some(file) = explicit {
-            Source::read(file)?.bots()?;
+            Source::read(file, "bots")?.bots()?;
         }
         return from_command(cmd);
     };
     let file = select::find(explicit, home, env)?;
-    let source = Source::read(&file)?;
+    let source = Source::read(&file, "bots")?;
     let mut config = select::from_bot(&source, bot, cmd)?;
     config.file = Some(file);
     Ok(config)

@@ -5,9 +5,9 @@
     reason = "the parser's enum of JSON values: whatever is not the wanted kind is a wrong type"
 )]
 
-use super::document::{Place, Source, property};
+use super::document::{Place, Problem, Source, property};
 use super::keys;
-use super::{Entry, NetworkChoice, Origin, OverlayChoice};
+use super::{Entry, NetworkChoice, Origin, OverlayChoice, network, outside};
 use jsonc_parser::ast::{Object, Value};
 use jsonc_parser::common::Ranged;
 use std::ffi::OsString;
@@ -25,11 +25,9 @@ pub(super) struct BotFields {
     pub(super) read_only: Vec<Entry>,
     pub(super) auth: Vec<Entry>,
     pub(super) network: Option<NetworkChoice>,
+    pub(super) outside: Vec<String>,
     pub(super) overlay: Option<OverlayChoice>,
 }
-
-/// A problem and where it is.
-pub(super) type Problem = (usize, String);
 
 /// Reads one bot.
 pub(super) fn bot(source: &Source, bot: &Object<'_>) -> Result<BotFields, Vec<Problem>> {
@@ -49,6 +47,10 @@ pub(super) fn bot(source: &Source, bot: &Object<'_>) -> Result<BotFields, Vec<Pr
         read_only: reader.entries(bot, "sandboxReadonlyPaths"),
         auth: reader.entries(bot, "authPaths"),
         network: reader.network(bot),
+        outside: outside::find(source, bot)
+            .into_iter()
+            .map(|(at, what)| source.problem(at, what).message)
+            .collect(),
         overlay: reader.overlay(bot),
     };
     reader.backend_type(bot);
@@ -209,16 +211,18 @@ impl Reader<'_> {
         // An explicit policy takes precedence over the boolean.
         if let Some(prop) = property(bot, "sandboxNetworkPolicy") {
             return match &prop.value {
-                Value::Object(_) => {
-                    let place = self.source.place(prop.range().start);
-                    Some(NetworkChoice::Policy(Origin::File(place)))
-                }
                 // How a host program clears the field.
                 Value::NullKeyword(_) => flag.map(NetworkChoice::from_flag),
-                other => {
-                    self.wrong("sandboxNetworkPolicy", other, "an object");
-                    None
-                }
+                value => match network::policy(self.source, "sandboxNetworkPolicy", value) {
+                    Ok(policy) => {
+                        let place = self.source.place(prop.range().start);
+                        Some(NetworkChoice::Policy(Box::new(policy), Origin::File(place)))
+                    }
+                    Err(problems) => {
+                        self.problems.extend(problems);
+                        None
+                    }
+                },
             };
         }
         flag.map(NetworkChoice::from_flag)

@@ -1,6 +1,6 @@
 //! Which file, which bot, which CLI.
 
-use super::document::{Source, string};
+use super::document::{Source, failure, string};
 use super::read::{self, BotFields};
 use super::{Config, KnownCli, keys, known, recognise};
 use crate::error::{Failure, Kind, Result};
@@ -55,12 +55,12 @@ pub(super) fn from_bot(source: &Source, wanted: &str, cmd: &[OsString]) -> Resul
         [one] => *one,
         [] => {
             let names = bots.iter().filter_map(|b| string(b, "name").or(string(b, "cliId")));
-            let failure = Failure::new(Kind::Usage, format!("there is no bot {shown} in {file}"));
+            let missing = Failure::new(Kind::Usage, format!("there is no bot {shown} in {file}"));
             return Err(match keys::nearest(wanted, names.clone()) {
-                Some(near) => failure.hint(format!("did you mean {}?", visible(near.as_bytes()))),
+                Some(near) => missing.hint(format!("did you mean {}?", visible(near.as_bytes()))),
                 None => {
                     let names: Vec<_> = names.map(|n| visible(n.as_bytes())).collect();
-                    failure.hint(format!("it has: {}", names.join(", ")))
+                    missing.hint(format!("it has: {}", names.join(", ")))
                 }
             });
         }
@@ -70,12 +70,7 @@ pub(super) fn from_bot(source: &Source, wanted: &str, cmd: &[OsString]) -> Resul
                 .hint("give each bot a \"name\" of its own"));
         }
     };
-    let fields = read::bot(source, bot).map_err(|problems| {
-        let mut problems = problems.into_iter().map(|(at, what)| source.problem(at, what));
-        // There is a first one, or reading would not have failed.
-        let first = problems.next().unwrap_or_else(|| Failure::new(Kind::Usage, file.clone()));
-        problems.fold(first, |failure, next| failure.hint(format!("also: {}", next.message)))
-    })?;
+    let fields = read::bot(source, bot).map_err(|problems| failure(source, problems))?;
     let bot_name = fields.name.clone().or_else(|| fields.cli_id.as_ref().map(|id| id.0.clone()));
     let cli = cli_of(&fields)?;
     let command: Vec<OsString> = if !cmd.is_empty() {
@@ -104,6 +99,7 @@ pub(super) fn from_bot(source: &Source, wanted: &str, cmd: &[OsString]) -> Resul
         read_only: fields.read_only,
         auth: fields.auth,
         network: fields.network.unwrap_or_default(),
+        outside: fields.outside,
         overlay: fields.overlay.unwrap_or_default(),
     })
 }

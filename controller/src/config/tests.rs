@@ -141,8 +141,9 @@ fn a_policy_takes_precedence_over_the_boolean_and_null_clears_it() {
     let network = |bot: &str| {
         one(&format!("{{\"name\": \"b\", \"command\": \"x\", {bot}}}")).unwrap().network
     };
-    let both = network(r#""sandboxNetwork": false, "sandboxNetworkPolicy": {"version": 1}"#);
-    assert!(matches!(both, NetworkChoice::Policy(Origin::File(Place { line: 1, .. }))));
+    let policy = r#"{"version": 1, "public": {"mode": "allow"}, "private": {"mode": "block"}}"#;
+    let both = network(&format!(r#""sandboxNetwork": false, "sandboxNetworkPolicy": {policy}"#));
+    assert!(matches!(both, NetworkChoice::Policy(_, Origin::File(Place { line: 1, .. }))));
     assert_eq!(
         network(r#""sandboxNetwork": false, "sandboxNetworkPolicy": null"#),
         NetworkChoice::None
@@ -214,4 +215,28 @@ fn without_a_bot_the_cli_is_recognised_by_its_base_name() {
     assert_eq!((shell.cli, shell.sandbox, shell.bot), (None, true, None));
     assert!(at(&[]).is_err());
     assert!(at(&[""]).is_err());
+}
+
+#[test]
+fn a_bots_policy_is_read_strictly_and_what_needs_the_outside_is_noted() {
+    let policy = r#""version": 1, "private": {"mode": "block"}"#;
+    let bad = one(&format!(
+        "{{\"name\": \"b\", \"command\": \"x\", \"sandboxNetworkPolicy\": {{{policy},\n\"public\": {{\"mode\": \"none\"}}}}}}"
+    ))
+    .unwrap_err();
+    assert!(bad.contains("bots.json:2: \"sandboxNetworkPolicy.public.mode\" must be"), "{bad}");
+    let outside = |more: &str| {
+        one(&format!("{{\"name\": \"b\", \"command\": \"x\", {more}}}")).unwrap().outside
+    };
+    for (more, wanted) in [
+        (r#""existingAppServer": {"url": "x"}"#, "bots.json:1: \"existingAppServer\": "),
+        (r#""adopt": true"#, "\"adopt\": true"),
+        (r#""mcpGatewaySocket": "/run/x""#, "Unix socket of the host"),
+    ] {
+        let found = outside(more);
+        assert!(found.len() == 1 && found[0].contains(wanted), "{found:?}");
+    }
+    for more in [r#""existingAppServer": null"#, r#""adopt": false"#, r#""mcpTimeout": "3""#] {
+        assert_eq!(outside(more), [""; 0], "{more}");
+    }
 }

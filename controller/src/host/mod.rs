@@ -4,6 +4,7 @@
 
 pub mod files;
 mod launch;
+pub mod link;
 pub mod mounts;
 pub mod owners;
 mod root;

@@ -1,12 +1,11 @@
 //! The environment of the task.
 
 use crate::host::{INSIDE, LaunchView, is_private};
-use crate::policy::environment::is_removed;
+use crate::policy::environment::of_task;
 use landbox_shared::path::AbsPath;
 use landbox_shared::policy::Policy;
-use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 
 /// Where a caller without PATH looks for programs.
 const DEFAULT_PATH: &[u8] = b"/usr/local/bin:/usr/bin:/bin";
@@ -18,21 +17,16 @@ pub fn environment(
     policy: &Policy,
     view: &LaunchView,
 ) -> Vec<Vec<u8>> {
-    let mut env: BTreeMap<Vec<u8>, Vec<u8>> = caller
-        .into_iter()
-        .map(|(name, value)| (name.into_vec(), value.into_vec()))
-        .filter(|(name, _)| !is_removed(name, &policy.env_removed))
-        .collect();
+    let mut env = of_task(caller, policy);
     for name in [&b"TMPDIR"[..], b"TMP", b"TEMP"] {
-        // The host's folder of that name is not there inside.
+        // The host's folder of that name is not there inside; what the bot says is the bot's affair.
+        let by_bot = policy.env.iter().any(|(set, _)| set.as_bytes() == name);
         if let Some(value) = env.get_mut(name)
+            && !by_bot
             && leads_nowhere(policy, value)
         {
             *value = b"/tmp".to_vec();
         }
-    }
-    for (name, value) in &policy.env {
-        env.insert(name.clone().into_bytes(), value.clone().into_bytes());
     }
     if view.repository_above {
         // Inside, the project is a file system of its own, at which git would stop looking.

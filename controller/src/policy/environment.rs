@@ -1,4 +1,9 @@
-//! Which of the caller's environment variables a session does not get.
+//! Which of the caller's environment variables a session gets.
+
+use landbox_shared::policy::Policy;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 
 /// Names removed, each with what it would give away. A trailing `*` stands for any ending.
 pub(super) const REMOVED: &[&str] = &[
@@ -56,6 +61,21 @@ pub fn is_removed(name: &[u8], removed: &[String]) -> bool {
         Some(start) => name.starts_with(start.as_bytes()),
         None => name == rule.as_bytes(),
     })
+}
+
+/// The caller's variables without what the policy removes, and the bot's over them.
+pub fn of_task(
+    caller: impl IntoIterator<Item = (OsString, OsString)>,
+    policy: &Policy,
+) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let mut env: BTreeMap<Vec<u8>, Vec<u8>> = caller
+        .into_iter()
+        .map(|(name, value)| (name.into_vec(), value.into_vec()))
+        .filter(|(name, _)| !is_removed(name, &policy.env_removed))
+        .collect();
+    let own = policy.env.iter().cloned();
+    env.extend(own.map(|(name, value)| (name.into_bytes(), value.into_bytes())));
+    env
 }
 
 #[cfg(test)]

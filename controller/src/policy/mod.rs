@@ -4,6 +4,7 @@ mod credentials;
 pub mod environment;
 pub(crate) mod layers;
 mod masks;
+pub mod network;
 pub mod paths;
 pub(crate) mod program;
 mod project;
@@ -16,9 +17,8 @@ use crate::error::{Failure, Kind, Result};
 use crate::host::{Facts, Kind as FileKind, run};
 use crate::ui::text::visible;
 use landbox_shared::path::AbsPath;
-use landbox_shared::policy::{Network, POLICY_VERSION, Policy, SeccompProfile};
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
+use landbox_shared::policy::{POLICY_VERSION, Policy};
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// The flags of `run` that add to the configuration or decide over it.
@@ -33,7 +33,7 @@ pub struct Flags {
     /// `--auth`.
     pub auth: Vec<OsString>,
     /// `--network`.
-    pub network: Option<OsString>,
+    pub network: Option<NetworkChoice>,
     /// `--overlay`.
     pub overlay: Option<String>,
 }
@@ -61,7 +61,7 @@ pub fn resolve(
     let mut warnings = Vec::new();
     let project = project::working_dir(config, flags, facts)?;
     project::check(&project)?;
-    let network = network(config, flags)?;
+    let (network, seccomp) = network::resolve(config, flags, &mut warnings);
     let overlay = overlay(config, flags)?;
 
     let hide = merged(&config.hide, &flags.hide, "--hide");
@@ -167,7 +167,7 @@ pub fn resolve(
             credentials,
             run_folders,
             network,
-            seccomp: SeccompProfile::Base,
+            seccomp,
             env: config.env.clone(),
             env_removed: environment::REMOVED.iter().map(|name| (*name).to_owned()).collect(),
         },
@@ -178,24 +178,6 @@ pub fn resolve(
 fn merged(config: &[Entry], flags: &[OsString], name: &'static str) -> Vec<Entry> {
     let flags = flags.iter().map(|text| Entry { text: text.clone(), origin: Origin::Flag(name) });
     config.iter().cloned().chain(flags).collect()
-}
-
-fn network(config: &Config, flags: &Flags) -> Result<Network> {
-    let choice = match flags.network.as_deref().map(OsStr::as_bytes) {
-        None => config.network.clone(),
-        Some(b"on") => NetworkChoice::Host,
-        Some(b"off") => NetworkChoice::None,
-        Some(_) => NetworkChoice::Policy(Origin::Flag("--network")),
-    };
-    match choice {
-        NetworkChoice::Host => Ok(Network::Host),
-        NetworkChoice::None => Ok(Network::None),
-        NetworkChoice::Policy(origin) => Err(Failure::new(
-            Kind::Unavailable,
-            format!("{origin}: a network policy is not supported yet"),
-        )
-        .hint("--network off cuts the session off; --network on gives it the host's network")),
-    }
 }
 
 fn overlay(config: &Config, flags: &Flags) -> Result<OverlayChoice> {

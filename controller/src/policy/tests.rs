@@ -1,6 +1,7 @@
 use super::*;
 use crate::host::{Files, Fuse, Mount, UpperSupport};
-use landbox_shared::policy::{Backend, LayerKind, Mask, MaskKind};
+use landbox_shared::network::{NETWORK_POLICY_VERSION, NetworkPolicy, Zone};
+use landbox_shared::policy::{Backend, LayerKind, Mask, MaskKind, Network, SeccompProfile};
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
@@ -420,18 +421,31 @@ fn login_files_are_named_at_their_declared_place() {
 }
 
 #[test]
-fn a_network_policy_is_refused_until_it_can_be_enforced() {
+fn a_network_policy_brings_its_filter_and_the_flag_decides_over_the_bot() {
     let m = Machine::new();
-    let flags = |text: &str| Flags { network: Some(text.into()), ..Flags::default() };
-    assert_eq!(m.resolve(&flags("on")).policy.network, Network::Host);
-    assert_eq!(m.resolve(&flags("off")).policy.network, Network::None);
-    let failure = m.run(&config(), &flags("policy.json")).unwrap_err();
-    assert!(failure.message.contains("not supported yet"));
-    let mut bot = config();
-    bot.network = NetworkChoice::Policy(Origin::Flag("bots.json:3"));
-    assert!(m.run(&bot, &Flags::default()).is_err());
-    // The flag decides over the bot.
-    assert_eq!(m.run(&bot, &flags("off")).unwrap().policy.network, Network::None);
+    let flags = |choice| Flags { network: Some(choice), ..Flags::default() };
+    let decided = |config: &Config, flags: &Flags| {
+        let policy = m.run(config, flags).unwrap().policy;
+        (policy.network, policy.seccomp)
+    };
+    let base = SeccompProfile::Base;
+    assert_eq!(decided(&config(), &flags(NetworkChoice::Host)), (Network::Host, base));
+    assert_eq!(decided(&config(), &flags(NetworkChoice::None)), (Network::None, base));
+    let inner = NetworkPolicy {
+        version: NETWORK_POLICY_VERSION,
+        public: Zone::Block,
+        private: Zone::Allowlist(Vec::new()),
+        dns_servers: vec!["10.0.2.9".parse().unwrap()],
+        proxy_mode: None,
+    };
+    let choice = NetworkChoice::Policy(Box::new(inner.clone()), Origin::Flag("--network"));
+    let wanted = (Network::Policy(inner), SeccompProfile::Restricted);
+    assert_eq!(decided(&config(), &flags(choice.clone())), wanted);
+    let bot = Config { network: choice, ..config() };
+    assert_eq!(decided(&bot, &Flags::default()), wanted);
+    let warned = m.run(&bot, &Flags::default()).unwrap().warnings;
+    assert!(warned.iter().any(|w| w.starts_with("--network: dnsServers[0]")), "{warned:?}");
+    assert_eq!(decided(&bot, &flags(NetworkChoice::None)), (Network::None, base));
 }
 
 #[test]

@@ -4,6 +4,7 @@
 pub mod check;
 pub mod class;
 pub mod egress;
+pub mod link;
 pub mod verdict;
 
 use ipnet::IpNet;
