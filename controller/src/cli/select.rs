@@ -2,6 +2,7 @@
 
 use crate::error::Result;
 use crate::land::kind::Group;
+use crate::land::resolve::Choices;
 use crate::land::select::{Exclude, Selection, Wanted};
 use clap::{Args, ValueEnum};
 use landbox_shared::path::AbsPath;
@@ -52,6 +53,7 @@ impl SelectArgs {
             exclude: Exclude::new(&self.exclude)?,
             all: false,
             reviewed: None,
+            choices: Choices::default(),
         })
     }
 }

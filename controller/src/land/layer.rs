@@ -30,7 +30,7 @@ pub struct LayerView {
     pub(crate) masks: Vec<RelPath>,
     pub(crate) store: Store,
     pub(crate) upper: Tree,
-    real: Option<Tree>,
+    pub(crate) real: Option<Tree>,
     /// Content in the place of the layer's, of which more stays than lands.
     pub(crate) parts: BTreeMap<RelPath, Part>,
 }

@@ -13,6 +13,7 @@ pub mod kind;
 pub mod layer;
 pub mod patch;
 mod renames;
+pub mod resolve;
 pub mod review;
 mod rules;
 mod scan;

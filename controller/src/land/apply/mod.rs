@@ -19,9 +19,10 @@ mod stage;
 #[cfg(test)]
 mod tests;
 
-use super::changeset::{Base, Change, Changeset};
-use super::kind::{ChangeState, Group};
+use super::changeset::{Base, Change, Changeset, Node};
+use super::kind::Group;
 use super::layer::{LayerView, project_of};
+use super::resolve::resolve;
 use super::select::Selection;
 use super::tree::{self, Tree};
 use crate::error::{Context, Failure, Kind, Result};
@@ -168,16 +169,32 @@ fn apply_with(
         )
         .hint(format!("landbox land {id} shows them as they are")));
     }
-    refuse_drift(&chosen)?;
+    let resolution = resolve(&session, &view, &chosen, &selection.choices)?;
+    resolution.check()?;
+    if resolution.landed() == 0 {
+        return Err(nothing(id));
+    }
     let project = Tree::open(layer.target.as_path())
         .context(|| format!("can't open the project {}", layer.target))?;
-    let mut plan = plan::plan(&set, &chosen, &view.masks, &project)?;
+    let effective = resolution.effective();
+    let put: Vec<&Change> = effective.iter().collect();
+    let planned = resolution.planned(set.clone());
+    let mut plan = plan::plan(&planned, &put, &view.masks, &project)?;
     let stage = Stage::make(&project, layer.target.as_path(), &session.dir, id)?;
-    let by_path: HashMap<&RelPath, &Change> = chosen.iter().map(|c| (&c.path, *c)).collect();
-    let prepared = stage.fill(&mut plan.steps, &project, &by_path, &view).and_then(|()| {
-        for (path, new) in &plan.landed {
-            let base = new.clone().map_or(Base::Absent, Base::Known);
-            view.store.rebase(path.clone(), base);
+    let by_path: HashMap<&RelPath, &Change> = put.iter().map(|c| (&c.path, *c)).collect();
+    let filled = stage.fill(&mut plan.steps, &project, &by_path, &resolution.bodies(&view));
+    let mut bases = resolution.bases();
+    bases.retain(|(path, _)| !plan.staying.contains(path));
+    bases.extend(plan.owners.iter().map(|path| (path.clone(), None)));
+    let mut settled = resolution.settled(&view);
+    settled.extend(plan.owners.iter().map(|path| (path.clone(), None)));
+    let prepared = filled.and_then(|()| {
+        let new = |node: &Option<Node>| node.clone().map_or(Base::Absent, Base::Known);
+        for (path, node) in &plan.landed {
+            view.store.rebase(path.clone(), new(node));
+        }
+        for (path, node) in &bases {
+            view.store.rebase(path.clone(), new(node));
         }
         view.store.write_beside()
     });
@@ -216,15 +233,15 @@ fn apply_with(
     synced &= journal::sync(&view.store.path()).is_ok();
     session.state.landing.count = number;
     session.state.landing.last_at = Some(now());
-    session.state.changes = Some(left(&set, &chosen, &view)?);
+    session.state.changes = Some(left(&set, &bases, &view)?);
     session.state.landing.synced &= synced;
     session.save_state()?;
     let (landed, steps) = (&plan.landed, &plan.steps);
-    prune::prune(&view, layer.backend, &project, &session.dir, landed, steps);
+    prune::prune(&view, layer.backend, &project, &session.dir, landed, steps, &settled);
     journal::tidy(&journal)?;
     lock.end()?;
     let Stage { aside, .. } = stage;
-    Ok(Landed { changes: chosen.len(), synced, staying: plan.staying, disturbed, aside })
+    Ok(Landed { changes: resolution.landed(), synced, staying: plan.staying, disturbed, aside })
 }
 
 /// RFC 3339, UTC, whole seconds.
@@ -239,8 +256,12 @@ fn time_word(at: std::time::SystemTime) -> String {
 }
 
 /// Figures of what a landing leaves: changes that cannot land or were not chosen.
-fn left(set: &Changeset, landed: &[&Change], view: &LayerView) -> Result<ChangeCounts> {
-    let landed: HashSet<&RelPath> = landed.iter().map(|c| &c.path).collect();
+fn left(
+    set: &Changeset,
+    bases: &[(RelPath, Option<Node>)],
+    view: &LayerView,
+) -> Result<ChangeCounts> {
+    let landed: HashSet<&RelPath> = bases.iter().map(|(path, _)| path).collect();
     let rest =
         set.changes.iter().filter(|c| c.group == Group::Project && !landed.contains(&c.path));
     let mut out = ChangeCounts { files: 0, added: 0, deleted: 0 };
@@ -261,27 +282,4 @@ fn left(set: &Changeset, landed: &[&Change], view: &LayerView) -> Result<ChangeC
 
 fn nothing(id: &SessionId) -> Failure {
     Failure::new(Kind::Nothing, format!("session {id} has nothing to land"))
-}
-
-/// Names every path that is no longer the base.
-fn refuse_drift(chosen: &[&Change]) -> Result<()> {
-    const NAMED: usize = 20;
-    let drifted: Vec<&&Change> =
-        chosen.iter().filter(|c| c.state == ChangeState::Drifted).collect();
-    if drifted.is_empty() {
-        return Ok(());
-    }
-    let mut names: Vec<String> =
-        drifted.iter().take(NAMED).map(|c| crate::ui::text::visible(c.path.as_bytes())).collect();
-    if drifted.len() > NAMED {
-        names.push(format!("and {} more", drifted.len() - NAMED));
-    }
-    Err(Failure::new(
-        Kind::Conflict,
-        format!(
-            "nothing was changed, because the project is no longer what the session saw: {}",
-            names.join(", ")
-        ),
-    )
-    .hint("landbox land --patch FILE writes the changes as a patch, to be merged by hand"))
 }

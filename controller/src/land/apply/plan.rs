@@ -41,6 +41,8 @@ pub(super) struct Plan {
     pub landed: BTreeMap<RelPath, Option<Node>>,
     /// Deleted folders that stay, because they hold something that does not land.
     pub staying: Vec<RelPath>,
+    /// Those that hold nothing of the session's: as far as it goes, they are gone.
+    pub owners: Vec<RelPath>,
 }
 
 /// Makes the steps that land `chosen`.
@@ -50,7 +52,7 @@ pub(super) fn plan(
     masks: &[RelPath],
     project: &Tree,
 ) -> Result<Plan> {
-    let (removed, staying) = removals(set, chosen, masks, project)?;
+    let Removals { removed, staying, owners } = removals(set, chosen, masks, project)?;
     let mut planner =
         Planner { gone: Vec::new(), come: Vec::new(), modes: Vec::new(), landed: BTreeMap::new() };
     for change in chosen {
@@ -69,7 +71,7 @@ pub(super) fn plan(
     steps.extend(come);
     steps.extend(modes);
     let staying = staying.into_iter().collect();
-    Ok(Plan { steps, landed, staying })
+    Ok(Plan { steps, landed, staying, owners })
 }
 
 struct Planner {
@@ -169,14 +171,24 @@ impl Planner {
     }
 }
 
+/// What becomes of the folders that the session deleted.
+struct Removals {
+    /// These go; with their mode.
+    removed: BTreeMap<RelPath, u32>,
+    /// These stay.
+    staying: BTreeSet<RelPath>,
+    /// Those of them that hold nothing but what the session never saw.
+    owners: Vec<RelPath>,
+}
+
 /// Decides which folders can go: those whose every real name goes too. A folder that holds something of the session's
-/// that does not land stays; one that holds something the session never saw is a conflict.
+/// that does not land, or something that the session never saw, stays.
 fn removals(
     set: &Changeset,
     chosen: &[&Change],
     masks: &[RelPath],
     project: &Tree,
-) -> Result<(BTreeMap<RelPath, u32>, BTreeSet<RelPath>)> {
+) -> Result<Removals> {
     let dir_mode = |c: &Change| match (&c.old, &c.new) {
         (Base::Known(Node::Dir { mode }), None) => Some(*mode),
         (Base::Known(Node::Dir { mode }), Some(new)) if new.kind() != EntryType::Dir => Some(*mode),
@@ -196,14 +208,15 @@ fn removals(
     for folder in set.folders.iter().filter(|f| f.make.is_none()) {
         folders.insert(folder.path.clone(), None);
     }
-    let picked: HashSet<&RelPath> = chosen.iter().map(|c| &c.path).collect();
+    let picked: HashSet<&RelPath> =
+        chosen.iter().flat_map(|c| crate::land::digest::paths(c)).collect();
     let mut kept: HashSet<RelPath> = HashSet::new();
-    for path in
-        set.changes.iter().filter(|c| !picked.contains(&c.path)).map(|c| &c.path).chain(masks)
-    {
+    let waits = |c: &&Change| !picked.contains(&c.path);
+    for path in set.changes.iter().filter(waits).map(|c| &c.path).chain(masks) {
         kept.insert(path.clone());
         kept.extend(ancestors(std::iter::once(path)));
     }
+    let mut owners = Vec::new();
     let (mut removed, mut staying) = (BTreeMap::new(), BTreeSet::new());
     // The deepest first, so that what becomes of a folder is known when the one above is judged.
     for (path, _) in folders.iter().rev() {
@@ -221,24 +234,20 @@ fn removals(
             if gone.contains(&child) {
                 continue;
             }
-            if !kept.contains(&child) && !staying.contains(&child) {
-                return Err(Failure::new(
-                    Kind::Conflict,
-                    format!(
-                        "the session deleted {path}, but {child} is there now, which it never saw"
-                    ),
-                ));
-            }
+            // It waits for another landing, or is the owner's own, which the session never saw.
             stays = true;
         }
         if stays {
+            if !kept.contains(path) {
+                owners.push(path.clone());
+            }
             staying.insert(path.clone());
         } else {
             gone.insert(path.clone());
             removed.insert(path.clone(), names.0);
         }
     }
-    Ok((removed, staying))
+    Ok(Removals { removed, staying, owners })
 }
 
 /// Whoever may not write into a folder of their own must first be allowed to: the session did the same.

@@ -40,12 +40,14 @@ struct Pruner<'a> {
     landed: &'a BTreeMap<RelPath, Option<Node>>,
     staged: HashMap<&'a RelPath, ((u32, u32), u64)>,
     ways: HashMap<RelPath, Way>,
+    settled: &'a BTreeMap<RelPath, Option<Node>>,
 }
 
 /// How the folder is called, in the session's, in which a folder of the layer waits for its removal.
 pub(in crate::land) const LEAVING: &str = "pruned";
 
-/// Removes from the layer what of `landed` is really there now. What can't be removed stays.
+/// Removes from the layer what of `landed` is really there now, and what of `settled` the layer still holds: that has
+/// landed in another form, or was turned down. What can't be removed stays.
 pub(super) fn prune(
     view: &LayerView,
     backend: Backend,
@@ -53,6 +55,7 @@ pub(super) fn prune(
     session_dir: &Path,
     landed: &BTreeMap<RelPath, Option<Node>>,
     steps: &[Step],
+    settled: &BTreeMap<RelPath, Option<Node>>,
 ) {
     let staged = |s: &'_ Step| match s.action {
         Action::Put { .. } | Action::Swap { .. } => s.staged,
@@ -60,10 +63,11 @@ pub(super) fn prune(
     };
     let staged = steps.iter().filter_map(|s| Some((&s.path, staged(s)?))).collect();
     let ways = HashMap::new();
-    let mut pruner = Pruner { view, backend, project, landed, staged, ways };
+    let mut pruner = Pruner { view, backend, project, landed, staged, ways, settled };
+    let all: BTreeMap<&RelPath, &Option<Node>> = landed.iter().chain(settled).collect();
     let (mut folders, mut whole) = (BTreeSet::new(), BTreeSet::new());
     // The deepest first.
-    for (path, node) in landed.iter().rev() {
+    for (path, node) in all.into_iter().rev() {
         if view.masks.iter().any(|mask| path.is_within(mask)) {
             continue;
         }
@@ -159,7 +163,7 @@ impl Pruner<'_> {
 
     /// Removes the mark of a deleted name.
     fn whiteout(&self, path: &RelPath) -> io::Result<bool> {
-        if self.project.meta(path)?.is_some() {
+        if !self.settled.contains_key(path) && self.project.meta(path)?.is_some() {
             return Ok(false);
         }
         let place = self.upper().place(path.parent().as_ref())?;
@@ -194,7 +198,16 @@ impl Pruner<'_> {
         }
         let place = self.upper().place(path.parent().as_ref())?;
         let Some(meta) = tree::meta_at(&place, path.file_name())? else { return Ok(false) };
-        if meta.kind != node.kind() || self.has_note(&place, path)? || !self.is_real(path, node)? {
+        if meta.kind != node.kind() || self.has_note(&place, path)? {
+            return Ok(false);
+        }
+        let dealt_with = match self.settled.get(path) {
+            // Nobody writes to a stopped session's layer, but this is the only copy.
+            Some(Some(node)) => tree::node_at(&place, path.file_name(), &meta)? == *node,
+            Some(None) => false,
+            None => self.is_real(path, node)?,
+        };
+        if !dealt_with {
             return Ok(false);
         }
         fs::unlinkat(&place, path.file_name(), AtFlags::empty())?;

@@ -176,15 +176,26 @@ fn after_a_landing_the_owners_edits_are_no_changes_of_the_session() {
 }
 
 #[test]
-fn a_deleted_folder_that_got_a_new_file_meanwhile_is_a_conflict() {
+fn a_deleted_folder_that_got_a_new_file_meanwhile_keeps_that_file_alone() {
     let fixture = Fixture::new(World::UserKernel, "mkdir d; echo x > d/x; echo f > f");
     fixture.run("rm -r d; echo 2 > f");
     let digest = shown(&fixture);
     sh(&fixture.project, "echo new > d/new");
+    apply(&fixture.state, &fixture.id, &Selection::default(), &digest).unwrap();
+    assert_eq!(fixture.real(), ["d d 755", "d/new f 644 new\n", "f f 644 2\n"]);
+    assert_eq!(fixture.lines(), [""; 0]);
+}
+
+#[test]
+fn a_folder_that_became_a_file_is_a_conflict_while_it_holds_what_the_session_never_saw() {
+    let fixture = Fixture::new(World::UserKernel, "mkdir -p d/e; echo x > d/e/x; echo f > f");
+    fixture.run("rm -r d; echo file > d; echo 2 > f");
+    let digest = shown(&fixture);
+    sh(&fixture.project, "echo new > d/e/new");
     let before = fixture.real();
     let failure = apply(&fixture.state, &fixture.id, &Selection::default(), &digest).unwrap_err();
     assert_eq!(failure.kind, Kind::Conflict);
-    assert!(failure.message.contains("d/new"), "{}", failure.message);
+    assert!(failure.message.contains("d/e/new"), "{}", failure.message);
     assert_eq!(fixture.real(), before);
 }
 

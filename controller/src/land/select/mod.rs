@@ -18,6 +18,7 @@ pub use paths::Wanted;
 use super::changeset::{Change, Changeset};
 use super::digest::{ancestors, paths as paths_of};
 use super::kind::{EntryType, Group};
+use super::resolve::Choices;
 use crate::error::Result;
 use landbox_shared::path::RelPath;
 use std::collections::HashSet;
@@ -38,6 +39,8 @@ pub struct Selection {
     pub all: bool,
     /// What the owner has picked of all that by hand.
     pub reviewed: Option<Arc<Reviewed>>,
+    /// What is done about conflicts.
+    pub choices: Choices,
 }
 
 /// A selection put to one changeset.
