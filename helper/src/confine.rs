@@ -3,18 +3,15 @@
 use crate::caps;
 use crate::failure::{Context, Failure, Stage, refused};
 use crate::sys::landlock;
-use landbox_seccomp::{Arch, Error, Program};
+use landbox_seccomp::{Profile, Program};
 
 const STAGE: Stage = Stage::Confine;
 /// The first Landlock ABI with scopes.
 const SCOPES_SINCE: u32 = 6;
 
 /// Compiles one of the profiles of `landbox_seccomp` for this machine.
-pub(crate) fn filters(
-    profile: fn(Arch) -> Result<Vec<Program>, Error>,
-) -> Result<Vec<Program>, Failure> {
-    let arch = Arch::host().ok_or_else(|| refused(STAGE, "no filter for this machine"))?;
-    profile(arch).map_err(|e| refused(STAGE, e))
+pub(crate) fn filters(profile: Profile) -> Result<Vec<Program>, Failure> {
+    landbox_seccomp::for_host(profile).map_err(|e| refused(STAGE, e))
 }
 
 /// Installs filters on the calling process, for good.

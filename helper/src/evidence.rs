@@ -1,17 +1,22 @@
 //! Reading the boundary back: what the kernel says about the task, which is confined but has not been executed.
 //! `landbox_shared::readback` judges it.
+//!
+//! And watching the task's mounts from then on. A mount over a path of the host falls off when the host replaces that
+//! path: a mask would then show what it hid, a layer the real folder.
 
-use crate::failure::{Context, Failure, Stage};
+use crate::failure::{Context, Failure, Stage, refused};
 use crate::init::Meant;
 use crate::mount::Mounted;
 use crate::start::namespaces;
-use landbox_shared::evidence::Evidence;
+use landbox_shared::evidence::{Evidence, MountRecord};
 use landbox_shared::{mountinfo, readback};
 use nix::unistd::Pid;
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{Read, Seek};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 const STAGE: Stage = Stage::Evidence;
+const WATCH: Stage = Stage::Watch;
 
 /// What was read, and the open list of mounts, whose changes wake whoever polls it.
 #[derive(Debug)]
@@ -57,4 +62,35 @@ pub(crate) fn read(
     };
     let (evidence, ids) = readback::judge(&meant, &found)?;
     Ok(Proof { evidence, ids, table })
+}
+
+/// The open list of mounts and those that must stay.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    table: File,
+    ours: Vec<(u32, Box<[u8]>)>,
+}
+
+impl Watch {
+    /// Notes the number and place of every mount in `mounts`.
+    pub(crate) fn new(table: OwnedFd, ids: &[u32], mounts: &[MountRecord]) -> Self {
+        let places = mounts.iter().map(|record| record.mount_point.as_bytes().into());
+        Self { table: table.into(), ours: ids.iter().copied().zip(places).collect() }
+    }
+
+    /// The place of a mount that is gone from there.
+    pub(crate) fn lost(&mut self) -> Result<Option<Vec<u8>>, Failure> {
+        let mut text = Vec::with_capacity(mountinfo::USUAL);
+        let read = self.table.rewind().and_then(|()| self.table.read_to_end(&mut text));
+        read.stage(WATCH, "reading the list of mounts")?;
+        let lost = mountinfo::lost(&text, &self.ours)
+            .ok_or_else(|| refused(WATCH, "the list of mounts is not readable"))?;
+        Ok(lost.map(<[u8]>::to_vec))
+    }
+}
+
+impl AsFd for Watch {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.table.as_fd()
+    }
 }

@@ -130,7 +130,7 @@ impl Isolated {
         nix::mount::mount(None::<&str>, "/", None::<&str>, private, None::<&str>).at(
             STAGE,
             "/",
-            "making the mounts private (where this is forbidden, see kernel.apparmor_restrict_unprivileged_userns)",
+            "making the mounts private (kernel.apparmor_restrict_unprivileged_userns may forbid it)",
         )?;
         let session = lock::reopen(&session, &meant.plan.session_dir)?;
         let mut fuse = |request: FuseRequest| ask_for_daemon(monitor, request);

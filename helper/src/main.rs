@@ -13,7 +13,7 @@
 //! 9. the **evidence** (`evidence.rs`): what the kernel says about it now; init and monitor give up their rights, too.
 //! 10. **Released** (`init.rs`): only after the controller's word does the task execute its program.
 //!
-//! Then init reaps (`reap.rs`) and the monitor watches (`monitor.rs`, `watch.rs`) until one of all these processes ends,
+//! Then init reaps (`reap.rs`) and the monitor watches (`monitor.rs`) until one of all these processes ends,
 //! which ends the others. There is no other way to the task's first instruction.
 #![deny(unsafe_code)]
 
@@ -36,7 +36,6 @@ mod sys;
 mod task;
 mod trust;
 mod verify;
-mod watch;
 
 use channel::Events;
 use landbox_shared::event::Event;

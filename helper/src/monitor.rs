@@ -2,11 +2,11 @@
 //! no rights left by the time the task runs.
 
 use crate::channel::{Channel, Events, Message};
+use crate::evidence::Watch;
 use crate::failure::{Context, Failure, Stage, refused, require};
 use crate::fuse::{self, Daemon};
 use crate::ns::{self, Isolated};
 use crate::sys::process::{self, Child};
-use crate::watch::Watch;
 use crate::{caps, confine};
 use landbox_seccomp::Program;
 use landbox_shared::event::Event;

@@ -6,12 +6,12 @@ use crate::{caps, sys};
 use landbox_shared::evidence::{HelperMode, NAMESPACES};
 use landbox_shared::procfs::is_initial_map;
 use landbox_shared::readback::Inodes;
+use landbox_shared::trust;
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
 use nix::sys::signal::Signal;
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{getegid, geteuid};
-use std::ffi::OsString;
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
@@ -74,7 +74,7 @@ pub(crate) fn start() -> Result<Caller, Failure> {
         gid: getegid().as_raw(),
         mode,
         maps,
-        config: if believed { config_folder(config_home, home) } else { None },
+        config: if believed { trust::config_folder(config_home, home) } else { None },
         umask,
         core_limit,
         namespaces: namespaces("self", STAGE)?,
@@ -89,22 +89,4 @@ pub(crate) fn namespaces(process: &str, stage: Stage) -> Result<Inodes, Failure>
         *inode = fs::metadata(&path).at(stage, &path, "reading a namespace")?.ino();
     }
     Ok(inodes)
-}
-
-fn config_folder(config_home: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
-    let absolute = |path: OsString| Some(PathBuf::from(path)).filter(|path| path.is_absolute());
-    config_home.and_then(absolute).or_else(|| Some(home.and_then(absolute)?.join(".config")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_relative_configuration_folder_counts_as_unset() {
-        let set = |text: &str| Some(OsString::from(text));
-        assert_eq!(config_folder(set("x"), set("/h")), Some(PathBuf::from("/h/.config")));
-        assert_eq!(config_folder(set("/x"), set("/h")), Some(PathBuf::from("/x")));
-        assert_eq!(config_folder(None, set("h")), None);
-    }
 }

@@ -8,7 +8,7 @@ use crate::init::Meant;
 use crate::start::Caller;
 use crate::sys::{fd, process};
 use landbox_shared::event::Event;
-use landbox_shared::exec::Exec;
+use landbox_shared::exec::{Exec, Program};
 use landbox_shared::idmap::Worlds;
 use landbox_shared::plan::Stdio;
 use landbox_shared::policy::SeccompProfile;
@@ -31,7 +31,7 @@ const CONSOLE: &str = "/dev/console";
 /// Goes all the way. The caller is a fresh fork of init.
 pub(crate) fn run(init: &Channel, meant: &Meant, exec: Exec) -> ! {
     let event = match prepare(init, meant, exec) {
-        Ok(program) => Event::ExecFailed { errno: program.execute() as i32 },
+        Ok(program) => Event::ExecFailed { errno: execute(&program) as i32 },
         Err(failure) => Event::Failed(failure),
     };
     // If init can't be told it is gone, and this process is about to follow.
@@ -39,7 +39,7 @@ pub(crate) fn run(init: &Channel, meant: &Meant, exec: Exec) -> ! {
     process::leave(127)
 }
 
-fn prepare(init: &Channel, meant: &Meant, exec: Exec) -> Result<Prepared, Failure> {
+fn prepare(init: &Channel, meant: &Meant, exec: Exec) -> Result<Program, Failure> {
     let Meant { caller, plan, envelope_digest: _, maps } = meant;
     // pivot_root moves every process that stands in the old root along, and this one must not stand elsewhere.
     chdir("/").stage(STAGE, "leaving the caller's folder")?;
@@ -49,7 +49,7 @@ fn prepare(init: &Channel, meant: &Meant, exec: Exec) -> Result<Prepared, Failur
         SeccompProfile::Base => confine::filters(landbox_seccomp::base)?,
         SeccompProfile::Restricted => confine::filters(landbox_seccomp::restricted)?,
     };
-    let program = Prepared::new(exec)?;
+    let program = Program::new(exec).ok_or_else(|| refused(STAGE, "a NUL byte in the command"))?;
 
     let root = init.hear(STAGE)?;
     match maps.worlds {
@@ -102,54 +102,33 @@ fn keep_only(channel: &Channel) -> nix::Result<()> {
     fd::close_range(kept + 1, RawFd::MAX)
 }
 
-/// The program with everything execve wants, made ready before the rights go.
-#[derive(Debug)]
-struct Prepared {
-    candidates: Vec<CString>,
-    argv: Vec<CString>,
-    env: Vec<CString>,
-}
-
-impl Prepared {
-    fn new(exec: Exec) -> Result<Self, Failure> {
-        let candidates = exec.candidates();
-        let Exec { argv, env } = exec;
-        let all = |texts: Vec<Vec<u8>>| {
-            let made: Result<Vec<CString>, _> = texts.into_iter().map(CString::new).collect();
-            made.map_err(|_| refused(STAGE, "a NUL byte in the command or environment"))
-        };
-        Ok(Self { candidates: all(candidates)?, argv: all(argv)?, env: all(env)? })
-    }
-
-    /// As execvp(3). Comes back only with why not: the first error that says more than "not there".
-    fn execute(&self) -> Errno {
-        const NOT_THERE: [Errno; 5] =
-            [Errno::ENOENT, Errno::ENOTDIR, Errno::ESTALE, Errno::ENODEV, Errno::ETIMEDOUT];
-        let named = self.argv.first().is_some_and(|name| name.as_bytes().contains(&b'/'));
-        let mut refused = Errno::ENOENT;
-        for path in &self.candidates {
-            let errno = self.try_one(path);
-            if errno == Errno::EACCES {
-                // A folder of the search path that may not be entered says nothing about the program.
-                if named || access(path.as_c_str(), AccessFlags::F_OK).is_ok() {
-                    refused = errno;
-                }
-            } else if !NOT_THERE.contains(&errno) {
-                return errno;
+/// As execvp(3). Comes back only with why not: the first error that says more than "not there".
+fn execute(program: &Program) -> Errno {
+    const NOT_THERE: [Errno; 5] =
+        [Errno::ENOENT, Errno::ENOTDIR, Errno::ESTALE, Errno::ENODEV, Errno::ETIMEDOUT];
+    let mut refused = Errno::ENOENT;
+    for path in &program.candidates {
+        let errno = try_one(program, path);
+        if errno == Errno::EACCES {
+            // A folder of the search path that may not be entered says nothing about the program.
+            if program.is_path() || access(path.as_c_str(), AccessFlags::F_OK).is_ok() {
+                refused = errno;
             }
-        }
-        refused
-    }
-
-    fn try_one(&self, path: &CString) -> Errno {
-        let Err(errno) = execve(path, &self.argv, &self.env);
-        if errno != Errno::ENOEXEC {
+        } else if !NOT_THERE.contains(&errno) {
             return errno;
         }
-        // A script without a first line that names its interpreter.
-        let script = [SHELL, path.as_c_str()].into_iter();
-        let argv: Vec<_> = script.chain(self.argv.iter().skip(1).map(CString::as_c_str)).collect();
-        let Err(errno) = execve(SHELL, &argv, &self.env);
-        errno
     }
+    refused
+}
+
+fn try_one(Program { argv, env, .. }: &Program, path: &CString) -> Errno {
+    let Err(errno) = execve(path, argv, env);
+    if errno != Errno::ENOEXEC {
+        return errno;
+    }
+    // A script without a first line that names its interpreter.
+    let script = [SHELL, path.as_c_str()].into_iter();
+    let argv: Vec<_> = script.chain(argv.iter().skip(1).map(CString::as_c_str)).collect();
+    let Err(errno) = execve(SHELL, &argv, env);
+    errno
 }

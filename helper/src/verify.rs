@@ -12,13 +12,12 @@ use landbox_shared::digest::Digest;
 use landbox_shared::exec::Exec;
 use landbox_shared::limits;
 use landbox_shared::path::AbsPath;
-use landbox_shared::plan::{Access, LayerOp, Op, Plan, Stdio};
+use landbox_shared::plan::{self, Access, LayerOp, Op, Plan, Stdio};
 use landbox_shared::policy::{Network, SeccompProfile};
 use landbox_shared::wire;
 use nix::sys::stat::{SFlag, fstat};
 use std::collections::{BTreeSet, HashSet};
 use std::io::{stderr, stdin, stdout};
-use std::iter::successors;
 use std::os::fd::AsFd;
 
 const STAGE: Stage = Stage::Verify;
@@ -190,13 +189,8 @@ fn judge_layer<'a>(layer: &'a LayerOp, seen: &mut Seen<'a>) -> Result<(), Failur
 fn judge_target(target: &AbsPath, seen: &Seen<'_>) -> Result<(), Failure> {
     let free = !target.is_root() && !is_boundary(target);
     require_at(free, STAGE, target, "nothing can be shown there")?;
-    let inside = successors(Some(target.clone()), AbsPath::parent).any(|p| seen.masks.contains(&p));
-    // Sorted by bytes, whatever lies below a path comes after it, but not always next to it.
-    let after = seen.masks.range::<AbsPath, _>(target..);
-    let covers = after
-        .take_while(|mask| mask.as_bytes().starts_with(target.as_bytes()))
-        .any(|mask| mask.is_within(target));
-    require_at(!inside && !covers, STAGE, target, "this would open a mask again")
+    let opens = plan::opens_a_mask(target, &seen.masks);
+    require_at(!opens, STAGE, target, "this would open a mask again")
 }
 
 /// Whether a path is one of those that [`Op::Proc`] and [`Op::Dev`] make.

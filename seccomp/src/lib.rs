@@ -40,9 +40,19 @@ impl Arch {
 /// One BPF program.
 pub type Program = Vec<libc::sock_filter>;
 
+/// One of the profiles: [`base`], [`restricted`], [`monitor`] or [`init`].
+pub type Profile = fn(Arch) -> Result<Vec<Program>, Error>;
+
+/// Compiles a profile for the architecture this program was built for.
+pub fn for_host(profile: Profile) -> Result<Vec<Program>, Error> {
+    profile(Arch::host().ok_or(Error::Arch)?)
+}
+
 /// Why there is no filter.
 #[derive(Debug)]
 pub enum Error {
+    /// There are no filters for this architecture.
+    Arch,
     /// A rule did not compile.
     Compile(seccompiler::BackendError),
     /// A program has no instruction, or more than the kernel takes.
@@ -56,6 +66,7 @@ pub enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Arch => f.write_str("no filter for this machine"),
             Self::Compile(error) => write!(f, "filter does not compile: {error}"),
             Self::Size(length) => write!(f, "filter of {length} instructions can't be loaded"),
             Self::NoNewPrivs => f.write_str("no_new_privs is not set on this thread"),
@@ -69,7 +80,7 @@ impl std::error::Error for Error {
         match self {
             Self::Compile(error) => Some(error),
             Self::Install(error) => Some(error),
-            Self::Size(_) | Self::NoNewPrivs => None,
+            Self::Arch | Self::Size(_) | Self::NoNewPrivs => None,
         }
     }
 }

@@ -53,6 +53,12 @@ pub fn needs_escape(bytes: &[u8]) -> bool {
     bytes.contains(&b'\\') || std::str::from_utf8(bytes).is_err()
 }
 
+/// The last line somebody else wrote, fit to be shown. `None` where there is none.
+pub fn last_line(said: &[u8]) -> Option<String> {
+    let clean = escape(said).replace(|c: char| c.is_control() && c != '\n', "?");
+    clean.lines().next_back().map(str::to_owned)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -71,5 +77,11 @@ mod tests {
         assert_eq!(unescape("a\\"), None);
         assert_eq!(unescape("a\\n"), None);
         assert_eq!(unescape("a\\xg0"), None);
+    }
+
+    #[test]
+    fn the_last_line_of_others_holds_no_control_character() {
+        assert_eq!(last_line(b"a\nb \x1b[2J\xff\n").as_deref(), Some("b ?[2J\\xff"));
+        assert_eq!(last_line(b""), None);
     }
 }

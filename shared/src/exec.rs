@@ -1,6 +1,7 @@
 //! What the task is started with. It travels in a frame of its own, never on disk and never in an argument list.
 
 use serde::{Deserialize, Serialize};
+use std::ffi::CString;
 use std::fmt;
 
 /// Arguments and environment of the task.
@@ -47,6 +48,42 @@ impl Exec {
             folder => [folder, b"/", name].concat(),
         };
         path.unwrap_or(DEFAULT_PATH).split(|b| *b == b':').map(in_folder).collect()
+    }
+}
+
+/// An [`Exec`] as execve(2) wants it.
+#[derive(Clone)]
+pub struct Program {
+    /// Where it may lie.
+    pub candidates: Vec<CString>,
+    /// Its arguments.
+    pub argv: Vec<CString>,
+    /// Its environment.
+    pub env: Vec<CString>,
+}
+
+impl Program {
+    /// `None` where a NUL byte is in the way.
+    pub fn new(exec: Exec) -> Option<Self> {
+        let all = |texts: Vec<Vec<u8>>| {
+            texts.into_iter().map(|text| CString::new(text).ok()).collect::<Option<Vec<_>>>()
+        };
+        let candidates = all(exec.candidates())?;
+        Some(Self { candidates, argv: all(exec.argv)?, env: all(exec.env)? })
+    }
+
+    /// Whether it is named by a path, and looked for nowhere else.
+    pub fn is_path(&self) -> bool {
+        self.argv.first().is_some_and(|name| name.as_bytes().contains(&b'/'))
+    }
+}
+
+// As above: the environment holds secrets.
+impl fmt::Debug for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { candidates, argv, env } = self;
+        let counts = [candidates.len(), argv.len(), env.len()];
+        write!(f, "Program {{ candidates, argv, env: {counts:?} strings }}")
     }
 }
 

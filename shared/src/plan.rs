@@ -5,7 +5,7 @@ use crate::id::{LayerId, SessionId};
 use crate::path::{AbsPath, RelPath};
 use crate::policy::{Backend, MaskKind, Network, SeccompProfile};
 use serde::{Deserialize, Serialize};
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::iter::successors;
 
 /// One launch of one session.
@@ -186,4 +186,31 @@ pub struct LayerMask {
     pub path: RelPath,
     /// What shows in its place.
     pub kind: MaskKind,
+}
+
+/// Whether something shown at `target` would show what one of `masks` hides: it lies in a mask, or covers one.
+pub fn opens_a_mask(target: &AbsPath, masks: &BTreeSet<&AbsPath>) -> bool {
+    let inside = successors(Some(target.clone()), AbsPath::parent).any(|p| masks.contains(&p));
+    // Sorted by bytes, whatever lies below a path comes after it, but not always next to it.
+    let after = masks.range::<AbsPath, _>(target..);
+    let mut after = after.take_while(|mask| mask.as_bytes().starts_with(target.as_bytes()));
+    inside || after.any(|mask| mask.is_within(target))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_in_or_around_a_mask_opens_it_and_a_neighbour_does_not() {
+        let abs = |text: &str| AbsPath::new(text).unwrap();
+        let masks = ["/a/b", "/a-b", "/c"].map(abs);
+        let masks = masks.iter().collect();
+        for opens in ["/", "/a", "/a/b", "/a/b/c", "/c/d"] {
+            assert!(opens_a_mask(&abs(opens), &masks), "{opens}");
+        }
+        for apart in ["/a/bc", "/a/a", "/a-", "/d", "/cd"] {
+            assert!(!opens_a_mask(&abs(apart), &masks), "{apart}");
+        }
+    }
 }

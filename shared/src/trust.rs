@@ -3,13 +3,19 @@
 //! environment.
 
 use ed25519_dalek::VerifyingKey;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// The folder of trusted keys, below a configuration folder.
 pub const FOLDER: &str = "landbox/trusted.d";
+
+/// The configuration folder that these two variables of the environment name.
+pub fn config_folder(config_home: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
+    let absolute = |path: OsString| Some(PathBuf::from(path)).filter(|path| path.is_absolute());
+    config_home.and_then(absolute).or_else(|| Some(home.and_then(absolute)?.join(".config")))
+}
 
 /// The line that enrols `key` for `uid`.
 pub fn line(key: &VerifyingKey, uid: u32, comment: &str) -> String {
@@ -78,5 +84,13 @@ mod tests {
         assert_eq!(home_of(passwd, 10), Some(PathBuf::from("/a")));
         assert_eq!(home_of(passwd, 1), None);
         assert_eq!(home_of(b"root:x:0:0:r:relative:/bin/sh", 0), None);
+    }
+
+    #[test]
+    fn a_relative_configuration_folder_counts_as_unset() {
+        let set = |text: &str| Some(OsString::from(text));
+        assert_eq!(config_folder(set("x"), set("/h")), Some(PathBuf::from("/h/.config")));
+        assert_eq!(config_folder(set("/x"), set("/h")), Some(PathBuf::from("/x")));
+        assert_eq!(config_folder(None, set("h")), None);
     }
 }

@@ -5,20 +5,11 @@ use super::target::{Kind, World};
 use super::{At, FuseRequest, StartFuse, mask};
 use crate::failure::{Failure, Stage};
 use crate::sys::mount::{NODEV, NOSUID, Refusal, file_system};
+use landbox_shared::overlay;
 use landbox_shared::plan::{LayerOp, Loss};
 use nix::sys::stat::fstat;
 use nix::unistd::{getegid, geteuid};
-use std::ffi::CStr;
 use std::os::fd::{AsRawFd, OwnedFd};
-
-/// Options of every kernel overlay. `redirect_dir=off` would be refused where the kernel always follows redirects.
-const OVERLAY: [(&CStr, &str); 5] = [
-    (c"redirect_dir", "nofollow"),
-    (c"metacopy", "off"),
-    (c"index", "off"),
-    (c"xino", "off"),
-    (c"nfs_export", "off"),
-];
 
 /// Mounts a layer and returns its merged root.
 pub(super) fn mount(
@@ -56,52 +47,21 @@ pub(super) fn mount(
 }
 
 /// Makes an overlay, not attached yet. Lowers are given top first; without an upper and a work folder it is read-only.
-///
-/// Linux takes descriptors here from 6.13 on. `/proc/self/fd/N` is a path that every kernel takes, and that needs no
-/// quoting whatever the folder is called.
 pub(super) fn overlay(
     lowers: &[OwnedFd],
     upper_and_work: Option<[&OwnedFd; 2]>,
     attributes: u64,
 ) -> Result<OwnedFd, Refusal> {
-    let name = |fd: &OwnedFd| format!("/proc/self/fd/{}", fd.as_raw_fd());
-    let lowers = lowers.iter().map(name).collect::<Vec<_>>().join(":");
-    let writable = upper_and_work.map(|folders| folders.map(name));
-    let mut options = vec![(c"source", "landbox"), (c"lowerdir", &*lowers)];
-    if let Some([upper, work]) = &writable {
-        options.extend([(c"upperdir", &**upper), (c"workdir", &**work)]);
-        options.extend([(c"userxattr", ""), (c"volatile", "")]);
-    }
-    options.extend(OVERLAY);
-    file_system(c"overlay", &options, attributes)
+    let lowers: Vec<_> = lowers.iter().map(AsRawFd::as_raw_fd).collect();
+    let upper_and_work = upper_and_work.map(|folders| folders.map(AsRawFd::as_raw_fd));
+    file_system(c"overlay", &overlay::kernel(&lowers, upper_and_work), attributes)
 }
 
-/// Mounts the near end. The options are those fuse-overlayfs gives when it mounts by itself; permissions are checked
-/// by the kernel against the ids it reports.
+/// Mounts the near end of a fuse layer.
 fn fuse_mount(device: &OwnedFd) -> Result<OwnedFd, Refusal> {
-    // Not always 0: on a host that allows one user namespace alone, this one maps the caller to itself.
-    let (user, group) = (geteuid().to_string(), getegid().to_string());
-    let device = device.as_raw_fd().to_string();
-    let mut options = vec![
-        (c"source", "fuse-overlayfs"),
-        (c"subtype", "fuse-overlayfs"),
-        (c"fd", &*device),
-        (c"rootmode", "40000"),
-        (c"user_id", &*user),
-        (c"group_id", &*group),
-        (c"default_permissions", ""),
-    ];
-    // Where other ids exist inside, they may enter. Elsewhere the flag would shut the caller out: with it the kernel asks
-    // who is asking to live in this user namespace, without it, to have the caller's ids.
-    if maps_other_ids() {
-        options.push((c"allow_other", ""));
-    }
-    file_system(c"fuse", &options, NOSUID | NODEV)
-}
-
-/// Whether this user namespace maps more than one id.
-fn maps_other_ids() -> bool {
     let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
-    let mut counts = map.lines().filter_map(|line| line.split_whitespace().last());
-    counts.next() != Some("1") || counts.next().is_some()
+    // Not always 0: on a host that allows one user namespace alone, this one maps the caller to itself.
+    let ids = [geteuid().as_raw(), getegid().as_raw()];
+    let options = overlay::fuse_mount(device.as_raw_fd(), ids, &map);
+    file_system(c"fuse", &options, NOSUID | NODEV)
 }

@@ -21,7 +21,8 @@ use nix::sys::stat::{
 };
 use nix::sys::time::TimeSpec;
 use nix::unistd::{Gid, Uid, fchownat};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::iter::successors;
 use std::os::fd::OwnedFd;
 
 /// Masks below one folder, sorted so that a path comes before what lies below it.
@@ -43,73 +44,52 @@ pub(super) fn lowers(
     if masks.is_empty() {
         return Ok(vec![real]);
     }
-    let build = || {
-        let (show, hide) = (world.scratch_folder()?, world.scratch_folder()?);
-        let mut tree = MaskTree { real, show, hide, seen: BTreeMap::new() };
-        masks.iter().try_for_each(|(path, (kind, _))| tree.add(path, *kind))?;
-        tree.finish()
-    };
-    build().at(folder, "building the masks below a folder")
+    build(world, real, masks).at(folder, "building the masks below a folder")
 }
 
-struct MaskTree {
-    real: OwnedFd,
-    show: OwnedFd,
-    hide: OwnedFd,
-    /// What was made so far: how a folder looks; nothing for a path that is hidden.
-    seen: BTreeMap<RelPath, Option<FileStat>>,
-}
-
-impl MaskTree {
-    fn add(&mut self, path: &RelPath, kind: MaskKind) -> nix::Result<()> {
-        if !self.make_folder(path.parent())? {
-            return Ok(());
+fn build(world: &mut World, real: OwnedFd, masks: &Masks) -> nix::Result<Vec<OwnedFd>> {
+    let (show, hide) = (world.scratch_folder()?, world.scratch_folder()?);
+    // The folders on the way, a path before what lies below it, and how they look.
+    let above = |path: &RelPath| successors(path.parent(), RelPath::parent);
+    let ways: BTreeSet<RelPath> = masks.keys().flat_map(above).collect();
+    let mut looks: BTreeMap<RelPath, FileStat> = BTreeMap::new();
+    let mut hidden: BTreeSet<RelPath> = BTreeSet::new();
+    for path in ways.into_iter().filter(|path| !masks.contains_key(path)) {
+        if path.parent().is_some_and(|parent| !looks.contains_key(&parent)) {
+            continue;
         }
-        self.hide(path)?;
-        match kind {
-            MaskKind::Dir => make(&self.show, path.as_bytes(), Kind::Folder),
-            MaskKind::File => make(&self.show, path.as_bytes(), Kind::Other),
-            MaskKind::Missing => Ok(()),
-        }
-    }
-
-    fn hide(&mut self, path: &RelPath) -> nix::Result<()> {
-        self.seen.insert(path.clone(), None);
-        mknodat(&self.hide, path.as_bytes(), SFlag::S_IFCHR, Mode::empty(), 0)
-    }
-
-    /// Makes a folder and those above it. Where one of them is no folder that we can see, that is what gets hidden,
-    /// with everything that may appear below it; then there is nothing more to do.
-    fn make_folder(&mut self, path: Option<RelPath>) -> nix::Result<bool> {
-        let Some(path) = path else { return Ok(true) };
-        if let Some(seen) = self.seen.get(&path) {
-            return Ok(seen.is_some());
-        }
-        if !self.make_folder(path.parent())? {
-            return Ok(false);
-        }
-        match open_beneath(&self.real, path.as_bytes(), PLACE).and_then(fstat) {
+        match open_beneath(&real, path.as_bytes(), PLACE).and_then(fstat) {
             Ok(stat) if stat.st_mode & libc::S_IFMT == libc::S_IFDIR => {
-                for folder in [&self.show, &self.hide] {
+                for folder in [&show, &hide] {
                     mkdirat(folder, path.as_bytes(), Mode::S_IRWXU)?;
                 }
-                self.seen.insert(path, Some(stat));
-                Ok(true)
+                looks.insert(path, stat);
             }
-            Ok(_) | Err(_) => self.hide(&path).map(|()| false),
-        }
-    }
-
-    /// The merged view takes a folder's mode, owner and times from the topmost one: that must look like the real.
-    fn finish(self) -> nix::Result<Vec<OwnedFd>> {
-        for (path, seen) in &self.seen {
-            if let Some(stat) = seen {
-                copy_look(&self.show, path.as_bytes(), stat)?;
+            // No folder that we can see: it gets hidden itself, with everything that may appear below it.
+            Ok(_) | Err(_) => {
+                hidden.insert(path);
             }
         }
-        copy_look(&self.show, b".", &fstat(&self.real)?)?;
-        Ok(vec![self.show, self.hide, self.real])
     }
+    for (path, (kind, _)) in masks {
+        if path.parent().is_none_or(|parent| looks.contains_key(&parent)) {
+            hidden.insert(path.clone());
+            match kind {
+                MaskKind::Dir => make(&show, path.as_bytes(), Kind::Folder)?,
+                MaskKind::File => make(&show, path.as_bytes(), Kind::Other)?,
+                MaskKind::Missing => {}
+            }
+        }
+    }
+    for path in hidden {
+        mknodat(&hide, path.as_bytes(), SFlag::S_IFCHR, Mode::empty(), 0)?;
+    }
+    // The merged view takes a folder's mode, owner and times from the topmost one: that must look like the real.
+    for (path, stat) in &looks {
+        copy_look(&show, path.as_bytes(), stat)?;
+    }
+    copy_look(&show, b".", &fstat(&real)?)?;
+    Ok(vec![show, hide, real])
 }
 
 /// Gives a folder the mode, owner and times in `stat`. An owner whom the session's user namespace does not know

@@ -30,7 +30,7 @@ use std::os::unix::ffi::OsStrExt;
 /// Hides paths outside the layers.
 pub(super) fn hide(world: &mut World, masks: &[Hidden<'_>]) -> Result<(), Failure> {
     let mut folders: BTreeMap<AbsPath, Masks> = BTreeMap::new();
-    for Hidden { target, kind, loss } in masks {
+    for (target, kind, loss) in masks {
         // Gone since the plan was made. What can't be opened with the rights we have now, no session reaches.
         if *loss == Loss::Tolerated && *kind != MaskKind::Missing && world.open(target).is_err() {
             continue;

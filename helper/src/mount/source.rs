@@ -9,6 +9,7 @@ use crate::sys::mount::clone_tree;
 use landbox_shared::path::{AbsPath, RelPath};
 use landbox_shared::plan::{Access, LayerOp, Loss, Op, Plan};
 use landbox_shared::policy::{Backend, MaskKind};
+use landbox_shared::system::{CONSOLE, DEVICES};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::stat::{fstat, makedev};
@@ -45,29 +46,12 @@ pub(super) struct LayerSource {
 }
 
 /// A mask outside the layers.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Hidden<'a> {
-    pub target: &'a AbsPath,
-    pub kind: MaskKind,
-    pub loss: Loss,
-}
+pub(super) type Hidden<'a> = (&'a AbsPath, MaskKind, Loss);
 
 /// Device nodes by name.
 pub(super) type Devices = Vec<(&'static str, OwnedFd)>;
 
-/// Where the terminal's slave shows.
-pub(super) const CONSOLE: &str = "console";
-
 const FUSE: &str = "/dev/fuse";
-/// Name and device number of what a minimal `/dev` holds.
-const DEVICES: [(&str, u64, u64); 6] = [
-    ("null", 1, 3),
-    ("zero", 1, 5),
-    ("full", 1, 7),
-    ("random", 1, 8),
-    ("urandom", 1, 9),
-    ("tty", 5, 0),
-];
 
 /// Opens what each operation of the plan needs, in order.
 pub(super) fn open_all<'a>(
@@ -93,9 +77,7 @@ pub(super) fn open_all<'a>(
         Op::Layer(layer) => open_layer(plan, session, layer)
             .map(|source| Ready::Layer(layer, source))
             .map_err(|failure| Failure { stage: Stage::Layer, ..failure }),
-        Op::Mask { target, kind, loss } => {
-            Ok(Ready::Mask(Hidden { target, kind: *kind, loss: *loss }))
-        }
+        Op::Mask { target, kind, loss } => Ok(Ready::Mask((target, *kind, *loss))),
     };
     plan.ops.iter().map(open).collect()
 }

@@ -1,7 +1,7 @@
 //! The parts of the tree that every session has: the read-only root, `/proc` and `/dev`.
 
 use super::mask::{make_empties, new_folder};
-use super::source::{CONSOLE, Devices};
+use super::source::Devices;
 use super::target::World;
 use super::{At, failure, misplaced};
 use crate::failure::Failure;
@@ -10,21 +10,11 @@ use crate::sys::mount::{
     NODEV, NOEXEC, NOSUID, RDONLY, Refusal, attach, clone_tree, file_system, restrict,
 };
 use landbox_shared::path::AbsPath;
+use landbox_shared::system::{CONSOLE, DEV_LINKS, PROC_READ_ONLY};
 use nix::errno::Errno;
 use nix::sys::stat::{Mode, SFlag, mkdirat, mknodat};
 use nix::unistd::symlinkat;
 use std::os::fd::OwnedFd;
-
-/// Parts of `/proc` that root can write by owning the files, without any capability.
-const PROC_READ_ONLY: [&str; 6] = ["sys", "sysrq-trigger", "irq", "bus", "fs", "acpi"];
-
-const DEV_LINKS: [(&str, &str); 5] = [
-    ("/proc/self/fd", "fd"),
-    ("/proc/self/fd/0", "stdin"),
-    ("/proc/self/fd/1", "stdout"),
-    ("/proc/self/fd/2", "stderr"),
-    ("pts/ptmx", "ptmx"),
-];
 
 /// Size limits: of mask folders, which hold names alone, and of `/dev`.
 const SCRATCH_BYTES: u64 = 64 << 20;

@@ -94,15 +94,11 @@ impl World {
             }
             (opened, _) => opened.at(path, "entering a mount point")?,
         };
-        match (kind, Kind::of(&place, path)?) {
-            (Kind::Folder, Kind::Other) => {
-                Err(failure(Errno::ENOTDIR, path, "a folder cannot be mounted on a file"))
-            }
-            (Kind::Other, Kind::Folder) => {
-                Err(failure(Errno::EISDIR, path, "a file cannot be mounted on a folder"))
-            }
-            (Kind::Folder, Kind::Folder) | (Kind::Other, Kind::Other) => Ok(place),
+        if Kind::of(&place, path)? == kind {
+            return Ok(place);
         }
+        let errno = if kind == Kind::Folder { Errno::ENOTDIR } else { Errno::EISDIR };
+        Err(failure(errno, path, "a folder and a file can't be mounted on each other"))
     }
 
     /// Attaches a detached tree at a target and records it.

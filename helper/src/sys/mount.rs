@@ -69,7 +69,7 @@ pub(crate) fn restrict(tree: &OwnedFd, attributes: u64, recursive: bool) -> nix:
 /// Makes a file system and returns it as a detached mount. An option without a value is a flag.
 pub(crate) fn file_system(
     kind: &CStr,
-    options: &[(&CStr, &str)],
+    options: &[(&CStr, impl AsRef<str>)],
     attributes: u64,
 ) -> Result<OwnedFd, Refusal> {
     // SAFETY: the name is a NUL-terminated string that outlives the call.
@@ -77,8 +77,8 @@ pub(crate) fn file_system(
     let context = File::from(owned(fd).map_err(|errno| (errno, String::new()))?);
     let make = || {
         for (key, value) in options {
-            let text = CString::new(*value).map_err(|_| Errno::EINVAL)?;
-            let (command, value) = match *value {
+            let text = CString::new(value.as_ref()).map_err(|_| Errno::EINVAL)?;
+            let (command, value) = match value.as_ref() {
                 "" => (libc::FSCONFIG_SET_FLAG, null()),
                 _ => (libc::FSCONFIG_SET_STRING, text.as_ptr()),
             };

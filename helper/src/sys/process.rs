@@ -60,11 +60,11 @@ pub(crate) fn reap_any() -> nix::Result<Option<(Pid, Status)>> {
     match Errno::result(result) {
         Ok(0) | Err(Errno::ECHILD) => Ok(None),
         Ok(pid) => {
-            let byte = |value: i32| u8::try_from(value).unwrap_or(u8::MAX);
-            let status = if libc::WIFSIGNALED(status) {
-                Status::Signal(byte(libc::WTERMSIG(status)))
-            } else {
-                Status::Code(byte(libc::WEXITSTATUS(status)))
+            let [low, code, ..] = status.to_le_bytes();
+            // Without options nothing but an end is told: a signal in the low seven bits, or a code above.
+            let status = match low & 0x7f {
+                0 => Status::Code(code),
+                signal => Status::Signal(signal),
             };
             Ok(Some((Pid::from_raw(pid), status)))
         }

@@ -1,6 +1,7 @@
 //! The base profile and those of our own processes, run by an interpreter.
 
 use super::*;
+use crate::Profile;
 use crate::table::{BASE, Number, TIOCLINUX, TIOCSTI, X32_BIT};
 
 pub(super) const X86_64: u32 = 0xc000_003e;
@@ -184,8 +185,6 @@ fn our_own_processes_can_do_what_they_need_and_nothing_else() {
         }
     }
 }
-
-type Profile = fn(Arch) -> Result<Vec<Program>, Error>;
 
 #[test]
 fn what_our_own_processes_need_has_the_numbers_of_the_c_library_and_a_reason() {

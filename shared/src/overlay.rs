@@ -1,0 +1,112 @@
+//! How the two overlays are asked for. A folder is named by a descriptor, never by its path: no path goes into an option,
+//! and none needs quoting.
+
+use std::ffi::{CStr, CString};
+
+/// An option of a file system; one without a value is a flag.
+pub type Setting = (&'static CStr, String);
+
+/// Options of every kernel overlay. `redirect_dir=off` would be refused where the kernel always follows redirects.
+const KERNEL: [(&CStr, &str); 5] = [
+    (c"redirect_dir", "nofollow"),
+    (c"metacopy", "off"),
+    (c"index", "off"),
+    (c"xino", "off"),
+    (c"nfs_export", "off"),
+];
+
+/// A path that every kernel takes. (Linux takes descriptors themselves here from 6.13 on.)
+fn name(fd: &i32) -> String {
+    format!("/proc/self/fd/{fd}")
+}
+
+fn names(fds: &[i32]) -> String {
+    fds.iter().map(name).collect::<Vec<_>>().join(":")
+}
+
+/// A kernel overlay of `lowers`, topmost first; without an upper and a work folder it is read-only.
+pub fn kernel(lowers: &[i32], upper_and_work: Option<[i32; 2]>) -> Vec<Setting> {
+    let mut options = vec![(c"source", "landbox".into()), (c"lowerdir", names(lowers))];
+    if let Some([upper, work]) = upper_and_work {
+        options.extend([(c"upperdir", name(&upper)), (c"workdir", name(&work))]);
+        // Marks in attributes that an unprivileged reader sees; and no fsync for every file that is copied up.
+        options.extend([(c"userxattr", String::new()), (c"volatile", String::new())]);
+    }
+    options.extend(KERNEL.map(|(key, value)| (key, value.to_owned())));
+    options
+}
+
+/// The kernel's end of a fuse-overlayfs: those it gives when it mounts by itself. Permissions are checked by the kernel
+/// against the ids it reports. `ids` are those of the mounting process, `map` its `uid_map`.
+pub fn fuse_mount(device: i32, ids: [u32; 2], map: &str) -> Vec<Setting> {
+    let [user, group] = ids.map(|id| id.to_string());
+    let mut options = vec![
+        (c"source", "fuse-overlayfs".to_owned()),
+        (c"subtype", "fuse-overlayfs".to_owned()),
+        (c"fd", device.to_string()),
+        (c"rootmode", "40000".to_owned()),
+        (c"user_id", user),
+        (c"group_id", group),
+        (c"default_permissions", String::new()),
+    ];
+    // Where other ids exist inside, they may enter. Elsewhere the flag would shut the caller out: with it the kernel asks
+    // who is asking to live in this user namespace, without it, to have the caller's ids.
+    let mut counts = map.lines().filter_map(|line| line.split_whitespace().last());
+    if counts.next() != Some("1") || counts.next().is_some() {
+        options.push((c"allow_other", String::new()));
+    }
+    options
+}
+
+/// The program's end: its options and mount point for descriptors of `/dev/fuse`, the lowers (topmost first), the upper
+/// and the work folder.
+pub fn fuse_program(fds: &[i32]) -> Option<[CString; 2]> {
+    let [fuse, lowers @ .., upper, work] = fds else { return None };
+    if lowers.is_empty() {
+        return None;
+    }
+    let (lowers, upper, work) = (names(lowers), name(upper), name(work));
+    // fsync inside answers at once, as with a volatile kernel overlay: landing makes durable.
+    let options = format!("lowerdir={lowers},upperdir={upper},workdir={work},fsync=0");
+    // libfuse takes this form as "already mounted".
+    Some([CString::new(options).ok()?, CString::new(format!("/dev/fd/{fuse}")).ok()?])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value<'a>(options: &'a [Setting], key: &CStr) -> Option<&'a str> {
+        options.iter().find(|(name, _)| *name == key).map(|(_, value)| &**value)
+    }
+
+    #[test]
+    fn options_hold_numbers_alone_and_the_topmost_lower_comes_first() {
+        let [options, mountpoint] = fuse_program(&[9, 3, 4, 5, 6]).unwrap();
+        assert_eq!(mountpoint.to_str(), Ok("/dev/fd/9"));
+        assert_eq!(
+            options.to_str().unwrap().split(",fsync").next(),
+            Some(
+                "lowerdir=/proc/self/fd/3:/proc/self/fd/4,upperdir=/proc/self/fd/5,workdir=/proc/self/fd/6"
+            )
+        );
+        assert!(fuse_program(&[9, 5, 6]).is_none());
+        let kernel = kernel(&[3, 4], Some([5, 6]));
+        assert_eq!(value(&kernel, c"lowerdir"), Some("/proc/self/fd/3:/proc/self/fd/4"));
+        assert_eq!(value(&kernel, c"workdir"), Some("/proc/self/fd/6"));
+    }
+
+    #[test]
+    fn an_overlay_without_an_upper_is_asked_for_without_its_marks() {
+        let options = kernel(&[3, 4], None);
+        assert_eq!((value(&options, c"upperdir"), value(&options, c"userxattr")), (None, None));
+    }
+
+    #[test]
+    fn others_may_enter_a_fuse_layer_only_where_they_exist() {
+        let allows = |map: &str| value(&fuse_mount(3, [0, 0], map), c"allow_other").is_some();
+        assert!(!allows("         0       1000          1\n"));
+        assert!(allows("0 0 4294967295\n"));
+        assert!(allows("0 1000 1\n1 100000 1\n"));
+    }
+}
