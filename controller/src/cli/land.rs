@@ -19,6 +19,9 @@ pub(super) struct LandArgs {
     /// Session; the newest of this directory when left out
     #[arg(value_name = "ID")]
     id: Option<String>,
+    /// Go through the changes one by one: files and hunks
+    #[arg(short, long, conflicts_with = "expect")]
+    interactive: bool,
     /// Apply the changes; without a terminal only with --expect or --yes
     #[arg(long)]
     apply: bool,
@@ -65,8 +68,8 @@ pub(super) fn land(call: &Invocation, args: LandArgs) -> Result<u8> {
     let expected = args.expect.as_deref().map(expected).transpose()?;
     let Opened { state, session } = open(call, args.id.as_deref())?;
     let id = &session.snapshot.id;
-    let selection = args.select.selection()?;
-    let review = Review::of(&session, None, selection.clone())?;
+    let mut selection = args.select.selection()?;
+    let mut review = Review::of(&session, None, selection.clone())?;
     if let Some(expected) = expected
         && expected != review.digest
     {
@@ -78,6 +81,15 @@ pub(super) fn land(call: &Invocation, args: LandArgs) -> Result<u8> {
     }
     if review.selected().next().is_none() {
         return Err(Failure::new(Kind::Nothing, format!("session {id} has nothing to land")));
+    }
+    if args.interactive {
+        let reviewed = super::by_hand::by_hand(call, &session, review)?;
+        if reviewed.paths.is_empty() {
+            call.ui.status("You picked nothing; all of it stays in the session.");
+            return Ok(0);
+        }
+        selection.reviewed = Some(std::sync::Arc::new(reviewed));
+        review = Review::of(&session, None, selection.clone())?;
     }
     if let Some(file) = &args.patch {
         if call.ui.json && file == Path::new("-") {

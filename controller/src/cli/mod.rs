@@ -1,6 +1,7 @@
 //! The command: one definition, from which help, man pages and completions come too. One file per command.
 
 mod bare;
+mod by_hand;
 mod diff;
 mod discard;
 mod doctor;

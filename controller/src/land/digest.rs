@@ -31,6 +31,13 @@ pub(crate) fn digest(sets: &[&Changeset], selected: impl Fn(&Change) -> bool) ->
     out.0.finish()
 }
 
+/// Digest of one change alone: what it is and over what.
+pub(crate) fn of_change(change: &Change) -> Digest {
+    let mut out = Encoder(Hasher::new("change 1"));
+    out.change(change);
+    out.0.finish()
+}
+
 /// The paths a change touches.
 pub(crate) fn paths(change: &Change) -> impl Iterator<Item = &RelPath> {
     std::iter::once(&change.path).chain(&change.old_path)

@@ -103,9 +103,9 @@ impl TextChange {
         out
     }
 
-    /// A hunk in parts that cannot be split any more.
-    pub fn split(hunk: &Hunk) -> Vec<Hunk> {
-        hunk.clone().map(|at| at..at + 1).collect()
+    /// How many parts there are that cannot be split any more.
+    pub fn edits(&self) -> usize {
+        self.edits.len()
     }
 
     /// Lines of the base that a hunk is shown with: up to three on each side, and none that another is shown with.
@@ -148,12 +148,11 @@ impl TextChange {
         (edits.iter().map(|e| e.after.len()).sum(), edits.iter().map(|e| e.before.len()).sum())
     }
 
-    /// What tells a hunk from others wherever it stands: its lines and those around it.
+    /// What tells a hunk from others wherever it stands: its lines, and those it is shown with.
     pub fn identity(&self, hunk: &Hunk) -> [&[u8]; 4] {
         let (first, last) = (&self.edits[hunk.start], &self.edits[hunk.end - 1]);
-        let old = first.before.start..last.before.end;
-        let lead = old.start.saturating_sub(CONTEXT)..old.start;
-        let trail = old.end..(old.end + CONTEXT).min(self.old.count());
+        let (shown, old) = (self.shown(hunk), first.before.start..last.before.end);
+        let (lead, trail) = (shown.start..old.start, old.end..shown.end);
         let new = first.after.start..last.after.end;
         [self.old.get(lead), self.old.get(old), self.new.get(new), self.old.get(trail)]
     }
@@ -290,7 +289,7 @@ mod tests {
             old.replace("line 3\n", "three\n").replace("line 8\n", "").replace("line 30\n", "30\n");
         let change = TextChange::new(old.into(), new.into());
         assert_eq!(change.hunks(), [0..2, 2..3]);
-        assert_eq!(TextChange::split(&(0..2)), [0..1, 1..2]);
+        assert_eq!(change.edits(), 3);
         let text = String::from_utf8(change.print(&(0..2))).unwrap();
         assert!(text.starts_with("@@ -1,12 +1,11 @@\n line 0\n"), "{text}");
         let text = String::from_utf8(change.print(&(1..2))).unwrap();
@@ -344,7 +343,7 @@ mod tests {
                 let change = TextChange::new(old.clone().into(), new.clone().into());
                 let mut hunks = change.hunks();
                 if fine {
-                    hunks = hunks.iter().flat_map(TextChange::split).collect();
+                    hunks = (0..change.edits()).map(|at| at..at + 1).collect();
                 }
                 let all = |wish: Wish| vec![wish; hunks.len()];
                 prop_assert_eq!(made(&change, &hunks, &all(Wish::Take)), new.as_bytes());

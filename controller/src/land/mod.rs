@@ -9,6 +9,7 @@ mod digest;
 pub mod discard;
 pub mod hunks;
 pub mod ignore;
+pub mod interactive;
 pub mod kind;
 pub mod layer;
 pub mod patch;

@@ -3,6 +3,7 @@
 use super::card::{Card, Groups, OtherLayer, card_changes};
 use super::changeset::Change;
 use super::digest::digest;
+use super::interactive::Item;
 use super::kind::{Durability, Group};
 use super::layer::{LayerView, policy_of, project_of};
 use super::patch::{Coverage, Figures, PatchWriter, figures, obstructed};
@@ -60,6 +61,11 @@ impl Review {
     /// The changes of the selection.
     pub fn selected(&self) -> impl Iterator<Item = &Change> {
         self.view.changeset.changes.iter().filter(|c| self.picked.holds(c))
+    }
+
+    /// What can land of the selection, read for a review by hand.
+    pub fn items(&self) -> Result<Vec<Item>> {
+        Item::read(self.selected().filter(|c| c.landable), &self.view)
     }
 
     /// Whether anything of the selection can land.

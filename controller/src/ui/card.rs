@@ -42,6 +42,13 @@ pub fn render(card: &Card, view: &View<'_>) -> String {
     page.text
 }
 
+/// One change as the card shows it, with its notes.
+pub fn render_change(change: &CardChange, color: bool) -> String {
+    let mut page = Page { text: String::new(), color };
+    one(&mut page, change);
+    page.text
+}
+
 struct Page {
     text: String,
     color: bool,

@@ -134,6 +134,31 @@ impl Ui {
         }
     }
 
+    /// Asks for a line on the terminal; `None` at the end of input or where there is no terminal.
+    pub fn ask(&self, prompt: &str) -> Option<String> {
+        if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+            return None;
+        }
+        let (on, off) = if self.color_stderr() { ("\x1b[1;34m", "\x1b[0m") } else { ("", "") };
+        let _ = write!(std::io::stderr(), "{on}{prompt}{off} ");
+        let _ = std::io::stderr().flush();
+        let mut line = String::new();
+        let read = std::io::stdin().read_line(&mut line).ok()?;
+        (read > 0).then_some(line)
+    }
+
+    /// Prints what a question is about, on stderr where the question goes.
+    pub fn about(&self, text: impl AsRef<str>) {
+        let _ = write!(std::io::stderr(), "{}", text.as_ref());
+    }
+
+    /// Prints a hunk on stderr, made visible.
+    pub fn hunk(&self, hunk: &[u8]) {
+        let mut out = Vec::new();
+        let _ = patch::PatchPrinter::new(&mut out, self.color_stderr()).write_all(hunk);
+        let _ = std::io::stderr().write_all(&out);
+    }
+
     /// Asks a yes-or-no question on the terminal; only "y" or "yes" is yes. `None` where there is no terminal to ask on.
     pub fn confirm(&self, question: &str) -> Option<bool> {
         if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
