@@ -81,6 +81,28 @@ impl Run {
         self
     }
 
+    /// Says yes to every kind of risk, for `land --apply`.
+    pub fn risks_accepted(&mut self) -> &mut Self {
+        let kinds = [
+            "git",
+            "startup",
+            "editor",
+            "agent",
+            "ci",
+            "install",
+            "build",
+            "executable",
+            "set-id",
+            "outside-link",
+            "secret",
+            "generated",
+            "large",
+            "hidden-text",
+            "ignore-rules",
+        ];
+        self.args(kinds.iter().flat_map(|kind| ["--accept-risk", kind]))
+    }
+
     /// Sets a variable of the environment.
     pub fn env(&mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> &mut Self {
         self.env.retain(|(n, _)| n != name.as_ref());

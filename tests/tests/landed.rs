@@ -55,7 +55,7 @@ worlds! {
             assert_eq!(place.sessions().len(), 1);
         }
         assert_eq!(fs::read_to_string(place.project.join(".env")).unwrap(), "KEY=old\n");
-        place.landbox(["land", "s", "--with-ignored", "--apply", "--yes"]).output().ok();
+        place.landbox(["land", "s", "--with-ignored", "--apply", "--yes"]).risks_accepted().output().ok();
         assert_eq!(fs::read_to_string(place.project.join(".env")).unwrap(), "KEY=new\n");
         place.landbox(["gc"]).output().ok();
         assert_eq!(place.sessions().len(), 0);

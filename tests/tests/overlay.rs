@@ -82,7 +82,7 @@ worlds! {
         let script = "umask 022; echo x >> run.sh; chmod +x t.txt; echo k >> secret.key; \
                       echo '#!/bin/sh' > new.sh; chmod 755 new.sh; (umask 077; echo s > new.key)";
         place.sh(script).output().ok();
-        place.landbox(["land", "--apply", "--yes"]).output().ok();
+        place.landbox(["land", "--apply", "--yes"]).risks_accepted().output().ok();
         for (name, mode) in
             [("run.sh", 0o755), ("t.txt", 0o755), ("secret.key", 0o600), ("new.sh", 0o755), ("new.key", 0o600)]
         {

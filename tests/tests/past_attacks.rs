@@ -59,7 +59,7 @@ worlds! {
              echo pwned > src/planted; echo pwned >> notes; ls src"
         );
         place.sh(&script).output();
-        place.landbox(["land", "--apply", "--yes", "--accept-risk", "all"]).output();
+        place.landbox(["land", "--apply", "--yes"]).risks_accepted().output();
         assert_eq!(fs::read_to_string(place.outside.join("data.txt")).unwrap(), "outside\n");
         assert!(!place.outside.join("planted").exists());
     }

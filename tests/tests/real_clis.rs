@@ -170,7 +170,7 @@ fn whole_story(world: World, cli: &str, terminal: bool) {
     assert!(!place.project.join(MADE).exists() && place.project.join(DOOMED).exists());
     assert_eq!(changes(&place, &name), expected);
 
-    place.landbox(["land", &name, "--apply", "--yes"]).output().ok();
+    place.landbox(["land", &name, "--apply", "--yes"]).risks_accepted().output().ok();
     assert_eq!(hellos(&place.project.join(MADE)), 2, "both turns landed");
     assert!(!place.project.join(DOOMED).exists());
 }

@@ -30,7 +30,8 @@ pub(super) fn diff(call: &Invocation, args: DiffArgs) -> Result<u8> {
     if call.ui.json {
         call.ui.document(&card)?;
     } else {
-        let view = View { color: call.ui.color_stdout(), ..View::default() };
+        let color = call.ui.color_stdout();
+        let view = View { color, storage: review.is_live(), ..View::default() };
         call.ui.result(render(&card, &view))?;
         if !args.stat && review.selected().next().is_some() {
             call.ui.result("\n")?;

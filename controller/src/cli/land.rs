@@ -6,6 +6,7 @@ use crate::land::apply::{self, Landed};
 use crate::land::card::Card;
 use crate::land::kind::Durability;
 use crate::land::review::Review;
+use crate::land::risk::consent::{self, Question};
 use crate::session::store::{Session, StateDir, show};
 use crate::ui::card::{View, render};
 use crate::ui::patch::Preview;
@@ -31,6 +32,9 @@ pub(super) struct LandArgs {
     /// With --apply: only if the changes still have this digest
     #[arg(long, value_name = "DIGEST", requires = "apply")]
     expect: Option<String>,
+    /// Land this kind of risk without being asked; may be repeated
+    #[arg(long, value_name = "KIND", conflicts_with = "patch")]
+    accept_risk: Vec<String>,
     /// Write the patch to FILE (`-` for stdout) and apply nothing
     #[arg(long, value_name = "FILE", conflicts_with = "apply")]
     patch: Option<std::path::PathBuf>,
@@ -66,6 +70,7 @@ pub(super) fn open(call: &Invocation, id: Option<&str>) -> Result<Opened> {
 
 pub(super) fn land(call: &Invocation, args: LandArgs) -> Result<u8> {
     let expected = args.expect.as_deref().map(expected).transpose()?;
+    let accepted = consent::parse(&args.accept_risk)?;
     let Opened { state, session } = open(call, args.id.as_deref())?;
     let id = &session.snapshot.id;
     let mut selection = args.select.selection()?;
@@ -120,21 +125,32 @@ pub(super) fn land(call: &Invocation, args: LandArgs) -> Result<u8> {
     }
     let can_ask = asks && review.has_landable() && !review.is_live();
     if shows {
-        show_card(call, &preview, &card, !can_ask)?;
+        let view = View {
+            preview: Some(&preview),
+            next: !can_ask,
+            storage: review.is_live(),
+            summarise: true,
+            color: call.ui.color_stdout(),
+        };
+        show_card(call, &card, &view)?;
     }
     if let Some(note) = review.note() {
         call.ui.warning(note);
     }
+    let open_risks = consent::open(&card, &accepted);
     // The scan's lock on the base goes with it; the landing scans for itself.
     drop(review);
     if can_ask {
         let question = format!("Apply this to {}?", session.snapshot.policy.project);
-        if call.ui.confirm(&question) != Some(true) {
+        let mut asked = std::iter::once(question).chain(open_risks.iter().map(Question::ask));
+        if !asked.all(|question| call.ui.confirm(&question) == Some(true)) {
             call.ui.status("Nothing was changed.");
             return Ok(0);
         }
     } else if !args.apply {
         return Ok(finish(call, &state, &card));
+    } else {
+        consent::refuse(id, &open_risks)?;
     }
     let landed = apply::apply(&state, id, &selection, &shown)?;
     card.applied = true;
@@ -163,13 +179,8 @@ fn unasked(id: &str, shown: &Digest) -> Failure {
         .hint(format!("landbox land {id} --apply --yes applies whatever there is"))
 }
 
-fn show_card(call: &Invocation, preview: &Preview, card: &Card, next: bool) -> Result<()> {
-    if call.ui.json {
-        return call.ui.document(card);
-    }
-    let color = call.ui.color_stdout();
-    let view = View { preview: Some(preview), next, color };
-    call.ui.result(render(card, &view))
+fn show_card(call: &Invocation, card: &Card, view: &View<'_>) -> Result<()> {
+    if call.ui.json { call.ui.document(card) } else { call.ui.result(render(card, view)) }
 }
 
 fn report(call: &Invocation, session: &Session, card: &Card, landed: &Landed) -> Result<u8> {

@@ -3,6 +3,7 @@
 use super::changeset::{Base, Change, Node};
 use super::kind::{ChangeKind, ChangeState, Durability, EntryType, Group};
 use super::patch::{Coverage, Figures};
+use super::risk::Risk;
 use crate::document::{bytes_array_entry, bytes_entry};
 use landbox_shared::digest::Digest;
 use landbox_shared::id::{LayerId, SessionId};
@@ -89,15 +90,6 @@ pub struct CardChange {
     pub risks: Vec<Risk>,
 }
 
-/// Something that deserves a second look.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Risk {
-    /// The name `--accept-risk` takes.
-    pub kind: String,
-    /// One sentence.
-    pub why: String,
-}
-
 /// Number of changes per group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Groups {
@@ -129,8 +121,12 @@ impl Groups {
     }
 }
 
-/// The card's list of `changes`, given the figures of each.
-pub fn card_changes(changes: &[&Change], figures: &[Figures]) -> Vec<CardChange> {
+/// The card's list of `changes`, given the figures and flags of each.
+pub fn card_changes(
+    changes: &[&Change],
+    figures: &[Figures],
+    risks: Vec<Vec<Risk>>,
+) -> Vec<CardChange> {
     // A folder in place of a file comes with its first entry.
     let filled: HashSet<(&LayerId, &[u8])> = changes
         .iter()
@@ -142,7 +138,11 @@ pub fn card_changes(changes: &[&Change], figures: &[Figures]) -> Vec<CardChange>
         let fills = coverage == Coverage::NotFolder && filled.contains(&key);
         if fills { Coverage::Whole } else { coverage }
     };
-    changes.iter().zip(figures).map(|(c, f)| card_change(c, f, cover(c, f.coverage))).collect()
+    let one = |((c, f), risks): ((&&Change, &Figures), _)| CardChange {
+        risks,
+        ..card_change(c, f, cover(c, f.coverage))
+    };
+    changes.iter().zip(figures).zip(risks).map(one).collect()
 }
 
 /// The folders a relative path lies in.
@@ -394,7 +394,7 @@ mod tests {
             added: Some(0),
             deleted: Some(1),
         });
-        let card = card_changes(&changes.each_ref(), &figures);
+        let card = card_changes(&changes.each_ref(), &figures, vec![Vec::new(); changes.len()]);
         let said: Vec<_> = card.iter().map(|c| (c.in_patch, c.reason.as_deref())).collect();
         assert_eq!(
             said,

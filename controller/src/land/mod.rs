@@ -16,6 +16,7 @@ pub mod patch;
 mod renames;
 pub mod resolve;
 pub mod review;
+pub mod risk;
 mod rules;
 mod scan;
 pub mod select;

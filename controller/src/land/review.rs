@@ -1,12 +1,13 @@
 //! What the owner is shown: the changeset of a session with its figures, as a card and as a patch.
 
 use super::card::{Card, Groups, OtherLayer, card_changes};
-use super::changeset::Change;
+use super::changeset::{Bodies, Change, Node, OldBytes};
 use super::digest::digest;
 use super::interactive::Item;
 use super::kind::{Durability, Group};
 use super::layer::{LayerView, policy_of, project_of};
 use super::patch::{Coverage, Figures, PatchWriter, figures, obstructed};
+use super::risk::{self, LARGE};
 use super::select::{Picked, Selection};
 use super::{check_present, tree};
 use crate::error::{Context, Failure, Kind, Result};
@@ -17,7 +18,7 @@ use landbox_shared::id::LayerId;
 use landbox_shared::path::RelPath;
 use landbox_shared::policy::LayerKind;
 use std::collections::HashSet;
-use std::io::Write;
+use std::io::{Read as _, Write};
 
 /// One layer of a session, scanned for review.
 #[derive(Debug)]
@@ -111,12 +112,14 @@ impl Review {
         let covered = set.changes.iter().filter(|c| self.picked.covers(c));
         let changes: Vec<&Change> = covered.collect();
         let mut all = Vec::with_capacity(changes.len());
+        let mut risks = Vec::with_capacity(changes.len());
         let obstructed = self.obstructed();
         for change in &changes {
             card.groups.count(change.group);
             // Build output can be large, and nobody reviews it line by line.
             if !self.picked.holds(change) {
                 all.push(Figures::uncounted(change));
+                risks.push(risk::judge_names(change, &set.target));
                 continue;
             }
             let figures = match &mut patch {
@@ -130,11 +133,13 @@ impl Review {
             card.added += figures.added.unwrap_or(0);
             card.deleted += figures.deleted.unwrap_or(0);
             all.push(figures);
+            let contents = Read { change, view: &self.view };
+            risks.push(risk::judge(change, &contents, &set.target));
         }
         if let Some(patch) = patch {
             patch.finish()?;
         }
-        card.changes = card_changes(&changes, &all);
+        card.changes = card_changes(&changes, &all, risks);
         for (change, shown) in changes.iter().zip(&mut card.changes) {
             shown.selected = self.picked.holds(change);
         }
@@ -163,6 +168,36 @@ impl Review {
         }
         patch.finish()
     }
+}
+
+/// The bytes of one change, for the flags.
+struct Read<'a> {
+    change: &'a Change,
+    view: &'a LayerView,
+}
+
+impl risk::Contents for Read<'_> {
+    fn new_bytes(&self) -> Option<Vec<u8>> {
+        start(self.view.new_bytes(self.change).ok()?)
+    }
+
+    fn old_bytes(&self) -> Option<Vec<u8>> {
+        if !matches!(self.change.old_node(), Some(Node::File { .. })) {
+            return None;
+        }
+        match self.view.old_bytes(self.change).ok()?? {
+            OldBytes::Kept(bytes) => Some(bytes),
+            OldBytes::Real(file) => start(file),
+        }
+    }
+}
+
+/// The first bytes of a file, as many as are searched.
+fn start(file: std::fs::File) -> Option<Vec<u8>> {
+    let size = file.metadata().ok()?.len().min(LARGE);
+    let mut bytes = Vec::with_capacity(usize::try_from(size).ok()? + 1);
+    file.take(LARGE).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
 }
 
 /// The figures of a session's project layer, for the line at its end and for lists. What was clean is recorded. `live`

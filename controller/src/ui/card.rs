@@ -4,6 +4,7 @@ use super::patch::Preview;
 use super::text::{visible, visible_name};
 use crate::land::card::{Card, CardChange, octal};
 use crate::land::kind::{ChangeKind, ChangeState, Durability, EntryType, Group};
+use crate::land::risk::RiskKind;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -14,9 +15,18 @@ pub struct View<'a> {
     pub preview: Option<&'a Preview>,
     /// Whether to say what to type next.
     pub next: bool,
+    /// Whether to say that the layer is not all on disk: where nothing is about to write it there.
+    pub storage: bool,
+    /// Whether folders with many plain changes get one line for all of them.
+    pub summarise: bool,
     /// Whether to colour.
     pub color: bool,
 }
+
+/// From so many changes on, folders are summarised.
+const MANY: usize = 100;
+/// So many plain changes of one folder are listed in any case.
+const FEW: usize = 12;
 
 /// Where the names begin: what stands before is ours and plain, so a name cannot push it about.
 const COLUMN: usize = 34;
@@ -24,13 +34,22 @@ const COLUMN: usize = 34;
 /// The card as lines of text.
 pub fn render(card: &Card, view: &View<'_>) -> String {
     let mut page = Page { text: String::new(), color: view.color };
-    head(&mut page, card);
+    head(&mut page, card, view);
     let mut changes: Vec<&CardChange> = card.changes.iter().filter(|c| c.selected).collect();
     changes.sort_by(|a, b| folder(&a.path).cmp(folder(&b.path)).then(a.path.cmp(&b.path)));
     if !changes.is_empty() {
         page.line("");
     }
-    changes.iter().for_each(|change| one(&mut page, change));
+    let summarise = view.summarise && changes.len() > MANY;
+    for group in changes.chunk_by(|a, b| folder(&a.path) == folder(&b.path)) {
+        let (plain, telling): (Vec<_>, Vec<_>) = group.iter().partition(|c| is_plain(c));
+        if summarise && plain.len() > FEW {
+            summary(&mut page, &plain);
+            telling.into_iter().for_each(|change| one(&mut page, change));
+        } else {
+            group.iter().for_each(|change| one(&mut page, change));
+        }
+    }
     let rest: Vec<&CardChange> = card.changes.iter().filter(|c| !c.selected).collect();
     left_out(&mut page, &rest);
     if let Some(preview) = view.preview {
@@ -93,7 +112,7 @@ fn plural(count: u64, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
-fn head(page: &mut Page, card: &Card) {
+fn head(page: &mut Page, card: &Card, view: &View<'_>) {
     let title = if card.applied { "Landed changes of" } else { "Changes of" };
     page.line(&page.paint(BOLD, &format!("{title} session {}", card.session)));
     for target in &card.targets {
@@ -125,9 +144,18 @@ fn head(page: &mut Page, card: &Card) {
         let text = format!("{} changed in the project meanwhile", drifted + conflicts);
         page.field("drift", &page.paint(YELLOW, &text));
     }
+    let mut risks: BTreeMap<RiskKind, u64> = BTreeMap::new();
+    let landing = card.changes.iter().filter(|c| c.landable && c.selected);
+    landing.flat_map(|c| &c.risks).for_each(|risk| *risks.entry(risk.kind).or_default() += 1);
+    if !risks.is_empty() {
+        let words: Vec<String> = risks.iter().map(|(kind, n)| format!("{kind} ({n})")).collect();
+        let text = format!("{}; each kind needs a yes of its own", words.join(", "));
+        page.field("risks", &page.paint(YELLOW, &text));
+    }
     page.field("digest", &card.digest.to_string());
     match card.durability {
         Durability::Synced => {}
+        Durability::Unsynced if !view.storage && !card.applied => {}
         Durability::Unsynced => {
             page.field("storage", "not yet all on disk: a power cut could lose some")
         }
@@ -262,22 +290,59 @@ fn notes(page: &mut Page, change: &CardChange) {
         note(&visible(reason.as_bytes()));
     }
     for risk in &change.risks {
-        note(&format!("risk {}: {}", visible(risk.kind.as_bytes()), visible(risk.why.as_bytes())));
+        note(&format!("risk {}: {}", risk.kind, visible(risk.why.as_bytes())));
     }
+}
+
+/// Whether a change is nothing but a file with new or other content: no deletion, link, mode, risk, nothing to note.
+fn is_plain(change: &CardChange) -> bool {
+    let content = match change.kind {
+        ChangeKind::Added | ChangeKind::Modified => change.new_type == Some(EntryType::File),
+        ChangeKind::Special
+        | ChangeKind::Type
+        | ChangeKind::Renamed
+        | ChangeKind::Deleted
+        | ChangeKind::Symlink
+        | ChangeKind::Mode => false,
+    };
+    content
+        && change.landable
+        && change.state == ChangeState::Clean
+        && change.reason.is_none()
+        && change.risks.is_empty()
+        && facts(change).len() == usize::from(change.binary)
+}
+
+/// One line for the plain changes of a folder.
+fn summary(page: &mut Page, changes: &[&&CardChange]) {
+    let count = |kind| changes.iter().filter(|c| c.kind == kind).count();
+    let words = [(ChangeKind::Added, "added"), (ChangeKind::Modified, "modified")]
+        .map(|(kind, word)| (count(kind), word));
+    let words: Vec<String> =
+        words.iter().filter(|(n, _)| *n > 0).map(|(n, word)| format!("{n} {word}")).collect();
+    let sum = |of: fn(&CardChange) -> Option<u64>| changes.iter().filter_map(|c| of(c)).sum();
+    let lines = page.lines(sum(|c| c.added), sum(|c| c.deleted));
+    let name = match changes.first().map(|c| folder(&c.path)) {
+        Some(name) if !name.is_empty() => visible_name(&[name, b"/"].concat()),
+        Some(_) | None => "the project's own folder".to_owned(),
+    };
+    page.line(&format!("  {}, {lines}: plain files in {name}", words.join(", ")));
 }
 
 /// Changes outside the selection, by their topmost folder: `node_modules` has no place on a card line by line.
 fn left_out(page: &mut Page, changes: &[&CardChange]) {
-    let mut tops: BTreeMap<(Group, &[u8]), u64> = BTreeMap::new();
+    let mut tops: BTreeMap<(Group, &[u8]), (u64, u64)> = BTreeMap::new();
     for change in changes {
         let end =
             change.path.iter().position(|b| *b == b'/').map_or(change.path.len(), |at| at + 1);
-        *tops.entry((change.group, &change.path[..end])).or_default() += 1;
+        let (count, runs) = tops.entry((change.group, &change.path[..end])).or_default();
+        *count += 1;
+        *runs += u64::from(is_hook(change));
     }
     if !tops.is_empty() {
         page.line("");
     }
-    for ((group, top), count) in tops {
+    for ((group, top), (count, runs)) in tops {
         let word = match group {
             Group::Project => "project",
             Group::Ignored => "ignored",
@@ -285,7 +350,21 @@ fn left_out(page: &mut Page, changes: &[&CardChange]) {
         };
         let count = plural(count, "file", "files");
         page.line(&format!("  {word:<9}   {count:<20}  {}", visible_name(top)));
+        if runs > 0 {
+            let text =
+                format!("among them {}", plural(runs, "hook or setting", "hooks or settings"));
+            let text = page.paint(YELLOW, &format!("{text} that git would run programs by"));
+            page.line(&format!("{:COLUMN$}    {text}", ""));
+        }
     }
+}
+
+/// Whether a change to git's own files is to its hooks or configuration.
+fn is_hook(change: &CardChange) -> bool {
+    let path = change.path.to_ascii_lowercase();
+    let mut parts = path.split(|b| *b == b'/').skip_while(|part| *part != b".git").skip(1);
+    let told = parts.any(|part| [&b"hooks"[..], b"config", b"config.worktree"].contains(&part));
+    change.group == Group::Git && change.new_type.is_some() && told
 }
 
 fn show_preview(page: &mut Page, preview: &Preview, card: &Card) {
@@ -322,8 +401,8 @@ fn next(page: &mut Page, card: &Card) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::land::card::Risk;
     use crate::land::card::samples::{card, change};
+    use crate::land::risk::Risk;
     use std::io::Write as _;
 
     fn shown(card: &Card) -> String {
@@ -361,7 +440,7 @@ mod tests {
         for (at, group) in [(9, Group::Ignored), (10, Group::Ignored), (11, Group::Git)] {
             (changes[at].group, changes[at].selected) = (group, false);
         }
-        changes[0].risks.push(Risk { kind: "ci".into(), why: "runs on the server".into() });
+        changes[0].risks.push(Risk { kind: RiskKind::Ci, why: "runs on the server".into() });
         let text = shown(&card(changes));
         assert_eq!(text, include_str!("card.snapshot"));
     }
@@ -401,6 +480,48 @@ mod tests {
             painted = painted.replace(code, "");
         }
         assert_eq!(plain, painted);
+    }
+
+    #[test]
+    fn a_summary_of_a_folder_hides_nothing_but_plain_files() {
+        let plain = (0..200).map(|i| change(format!("gen/f{i}").as_bytes(), ChangeKind::Modified));
+        let mut telling: Vec<CardChange> = ["mode", "risk", "note", "drift", "stuck"]
+            .map(|name| change(format!("gen/{name}").as_bytes(), ChangeKind::Modified))
+            .into();
+        telling[0].new_mode = Some(0o600);
+        telling[1].risks.push(Risk { kind: RiskKind::Secret, why: "it holds a key".into() });
+        telling[2].reason = Some("hard links".into());
+        telling[3].state = ChangeState::Drifted;
+        telling[4].landable = false;
+        for (name, kind) in [("gone", ChangeKind::Deleted), ("link", ChangeKind::Symlink)] {
+            telling.push(change(format!("gen/{name}").as_bytes(), kind));
+        }
+        let mut fresh = change(b"gen/fresh", ChangeKind::Added);
+        (fresh.old_type, fresh.old_mode, fresh.old_size) = (None, None, None);
+        let card = card(plain.chain(telling.clone()).chain([fresh]).collect());
+        let text = render(&card, &View { summarise: true, ..View::default() });
+        assert!(
+            text.contains("  1 added, 200 modified, +402 -201: plain files in gen/\n"),
+            "{text}"
+        );
+        for change in &telling {
+            assert!(text.contains(&visible_name(&change.path)), "{text}");
+        }
+        assert_eq!(text.matches("  gen/").count(), telling.len());
+        let whole = render(&card, &View::default());
+        assert_eq!(whole.matches("  gen/").count(), 208);
+    }
+
+    #[test]
+    fn that_a_layer_is_not_on_disk_is_said_where_nothing_is_about_to_write_it() {
+        let mut card = card(vec![change(b"a", ChangeKind::Modified)]);
+        let says = |card: &Card, storage| {
+            render(card, &View { storage, ..View::default() }).contains("  storage ")
+        };
+        assert!(!says(&card, false));
+        assert!(says(&card, true));
+        card.applied = true;
+        assert!(says(&card, false));
     }
 
     #[test]

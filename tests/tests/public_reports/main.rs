@@ -74,7 +74,7 @@ fn patch(place: &Place) -> PathBuf {
 /// Applies everything.
 #[track_caller]
 fn land(place: &Place) -> Out {
-    place.landbox(["land", "--apply", "--yes"]).output().ok()
+    place.landbox(["land", "--apply", "--yes"]).risks_accepted().output().ok()
 }
 
 /// Kinds and paths of the newest session's changes.

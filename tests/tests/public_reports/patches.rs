@@ -155,7 +155,7 @@ worlds! {
         assert_eq!(read(place.project.join("app.py")), "1\nowner\nagent\n");
         assert_eq!(read(place.project.join("test.txt")), "untracked\nmore\n");
         assert_eq!(read(place.project.join(".env")), "K=1\n");
-        place.landbox(["land", "--apply", "--yes", "--with-ignored"]).output().ok();
+        place.landbox(["land", "--apply", "--yes", "--with-ignored"]).risks_accepted().output().ok();
         assert_eq!(read(place.project.join(".env")), "K=1\nK=2\n");
         before.same_as(&look());
     }

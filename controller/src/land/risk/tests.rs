@@ -1,0 +1,294 @@
+use super::*;
+use crate::land::changeset::Base;
+use crate::land::kind::{ChangeState, Group};
+use landbox_shared::digest::Digest;
+use landbox_shared::id::LayerId;
+
+struct Both(Option<Vec<u8>>, Option<Vec<u8>>);
+
+impl Contents for Both {
+    fn new_bytes(&self) -> Option<Vec<u8>> {
+        self.0.clone()
+    }
+    fn old_bytes(&self) -> Option<Vec<u8>> {
+        self.1.clone()
+    }
+}
+
+fn file(mode: u32, bytes: &[u8]) -> Node {
+    Node::File { mode, size: bytes.len() as u64, digest: Digest::of("test", &[bytes]) }
+}
+
+fn change(path: &str, old: Option<Node>, new: Option<Node>) -> Change {
+    let old = old.map_or(Base::Absent, Base::Known);
+    Change {
+        layer: LayerId::new("project").unwrap(),
+        path: RelPath::new(path).unwrap(),
+        kind: crate::land::rules::kind(&old, new.as_ref()),
+        old_path: None,
+        old,
+        new,
+        group: Group::Project,
+        state: ChangeState::Clean,
+        landable: true,
+        reason: None,
+    }
+}
+
+fn project() -> AbsPath {
+    AbsPath::new("/home/a/app").unwrap()
+}
+
+fn kinds(change: &Change, new: &[u8], old: Option<&[u8]>) -> Vec<&'static str> {
+    let both = Both(Some(new.to_vec()), old.map(<[u8]>::to_vec));
+    judge(change, &both, &project()).into_iter().map(|r| r.kind.name()).collect()
+}
+
+/// Kinds of a file that was edited.
+fn edited(path: &str, old: &[u8], new: &[u8]) -> Vec<&'static str> {
+    kinds(&change(path, Some(file(0o644, old)), Some(file(0o644, new))), new, Some(old))
+}
+
+fn added(path: &str, new: &[u8]) -> Vec<&'static str> {
+    kinds(&change(path, None, Some(file(0o644, new))), new, None)
+}
+
+fn link(path: &str, to: &[u8]) -> Vec<&'static str> {
+    kinds(&change(path, None, Some(Node::Symlink { target: to.to_vec() })), b"", None)
+}
+
+#[test]
+fn ordinary_edits_have_no_flag() {
+    for path in [
+        "src/main.rs",
+        "lib/app.py",
+        "README.md",
+        "docs/build/index.md",
+        "tests/test_app.py",
+        "a/b/c.ts",
+        "src/build/mod.rs",
+        "Cargo.toml",
+        "package.json",
+        "pyproject.toml",
+        "go.mod",
+        "src/config",
+        "x.json",
+        "src/ignore.rs",
+        "shell/agent.rs",
+        "images/logo.svg",
+        "src/git/mod.rs",
+        "workspace/a.c",
+    ] {
+        let text = "one line\nfn main() { let sk = \"sk-short\"; }\n\tnaïve – “quoted” — 日本語 👩‍👩‍👧 می‌خواهم\u{a0}!\r\n";
+        let json = br#"{"dependencies": {"left": "1"}, "scripts": {"test": "x"}}"#;
+        let (old, new): (&[u8], &[u8]) = match path {
+            "package.json" => {
+                (json, br#"{"dependencies": {"left": "2"}, "scripts": {"test": "x"}}"#)
+            }
+            "Cargo.toml" | "pyproject.toml" => {
+                (b"[dependencies]\na = 1\n", b"[dependencies]\na = 2\nb = 1\n")
+            }
+            _ => (b"", text.as_bytes()),
+        };
+        assert_eq!(edited(path, old, new), Vec::<&str>::new(), "{path}");
+    }
+}
+
+#[test]
+fn what_runs_by_itself_is_flagged_by_its_path_in_any_case_and_depth() {
+    for (path, kind) in [
+        ("sub/.git/hooks/pre-commit", "git"),
+        (".gitmodules", "git"),
+        (".husky/pre-push", "git"),
+        ("hooks/post-checkout", "git"),
+        (".envrc", "startup"),
+        ("a/.ENVRC", "startup"),
+        (".zshenv", "startup"),
+        ("x/sitecustomize.py", "startup"),
+        (".vscode/tasks.json", "editor"),
+        ("a/.idea/x.xml", "editor"),
+        (".devcontainer/devcontainer.json", "editor"),
+        (".nvim.lua", "editor"),
+        (".claude/settings.local.json", "agent"),
+        (".mcp.json", "agent"),
+        ("AGENTS.md", "agent"),
+        ("pkg/.Cursor/mcp.json", "agent"),
+        ("opencode.json", "agent"),
+        (".github/workflows/ci.yml", "ci"),
+        ("Jenkinsfile.release", "ci"),
+        (".gitlab-ci.yml", "ci"),
+        ("setup.py", "install"),
+        ("build.rs", "install"),
+        (".npmrc", "install"),
+        ("a/.yarnrc.yml", "install"),
+        ("Gemfile", "install"),
+        ("x/pip.conf", "install"),
+        (".cargo/config.toml", "install"),
+        ("Makefile", "build"),
+        ("justfile", "build"),
+        ("src/CMakeLists.txt", "build"),
+        ("app/vite.config.ts", "build"),
+        ("Dockerfile.dev", "build"),
+        ("build.gradle.kts", "build"),
+        ("Cargo.lock", "generated"),
+        ("app.min.js", "generated"),
+        (".gitignore", "ignore-rules"),
+        ("a/.gitattributes", "ignore-rules"),
+        (".rgignore", "ignore-rules"),
+    ] {
+        assert!(added(path, b"x\n").contains(&kind), "{path}: {:?}", added(path, b"x\n"));
+    }
+}
+
+#[test]
+fn what_is_deleted_runs_nothing_but_rules_that_are_gone_count() {
+    let gone = |path| kinds(&change(path, Some(file(0o755, b"x")), None), b"", None);
+    assert_eq!(gone("Makefile"), Vec::<&str>::new());
+    assert_eq!(gone(".gitignore"), ["ignore-rules"]);
+}
+
+#[test]
+fn a_renamed_file_is_flagged_by_where_it_comes_and_by_rules_it_takes_away() {
+    let mut to = change(".envrc", Some(file(0o644, b"x")), Some(file(0o644, b"x")));
+    (to.kind, to.old_path) = (ChangeKind::Renamed, Some(RelPath::new("a").unwrap()));
+    assert_eq!(kinds(&to, b"x", Some(b"x")), ["startup"]);
+    (to.path, to.old_path) =
+        (RelPath::new("a").unwrap(), Some(RelPath::new(".gitignore").unwrap()));
+    assert_eq!(kinds(&to, b"x", Some(b"x")), ["ignore-rules"]);
+}
+
+#[test]
+fn links_are_judged_by_where_they_lead() {
+    for to in [
+        &b"/etc/passwd"[..],
+        b"..",
+        b"../x",
+        b"../../a",
+        b"a/../../..",
+        b"b/../c",
+        b"/home/a/apple",
+        b"/home/a/app/../x",
+    ] {
+        assert_eq!(link("l", to), ["outside-link"], "{}", String::from_utf8_lossy(to));
+    }
+    for to in [&b"a"[..], b"./a/b", b"/home/a/app/x", b"a//b/"] {
+        assert_eq!(link("l", to), Vec::<&str>::new());
+    }
+    assert_eq!(link("d/l", b"../a"), Vec::<&str>::new());
+    assert_eq!(link("d/l", b"../../a"), ["outside-link"]);
+    assert_eq!(link("l", b".GIT/hooks"), ["git"]);
+    assert_eq!(link(".github/workflows", b"../../w"), ["ci", "outside-link"]);
+    assert_eq!(link(".vscode", b"w"), ["editor"]);
+}
+
+#[test]
+fn modes_that_let_a_file_run_are_flagged_where_they_are_new() {
+    let mode = |old, new| {
+        kinds(&change("a", Some(file(old, b"a")), Some(file(new, b"b"))), b"b", Some(b"a"))
+    };
+    assert_eq!(mode(0o644, 0o755), ["executable"]);
+    assert_eq!(mode(0o644, 0o654), ["executable"]);
+    assert_eq!(mode(0o755, 0o755), Vec::<&str>::new());
+    assert_eq!(mode(0o755, 0o644), Vec::<&str>::new());
+    assert_eq!(mode(0o4755, 0o4755), ["set-id"]);
+    assert_eq!(kinds(&change("a", None, Some(file(0o755, b"b"))), b"b", None), ["executable"]);
+}
+
+#[test]
+fn manifests_are_flagged_for_what_they_run_and_not_for_what_they_need() {
+    let scripts = br#"{"scripts": {"postinstall": "sh x"}}"#;
+    assert_eq!(added("package.json", scripts), ["install"]);
+    assert_eq!(added("package.json", br#"{"dependencies": {}}"#), Vec::<&str>::new());
+    assert_eq!(edited("p/package.json", b"{}", scripts), ["install"]);
+    assert_eq!(edited("p/package.json", scripts, b"not json"), ["install"]);
+    assert_eq!(added("pyproject.toml", b"[build-system]\nrequires = ['x']\n"), ["install"]);
+    assert_eq!(edited("Cargo.toml", b"[package]\n", b"[package]\nbuild = 'x.rs'\n"), ["install"]);
+    assert_eq!(
+        edited("Cargo.toml", b"[package]\n", b"[package]\n[ patch . 'a' ]\nx = 1\n"),
+        ["install"]
+    );
+}
+
+#[test]
+fn secrets_are_flagged_where_they_are_new() {
+    // In two pieces, so that nobody takes this file for one that holds secrets.
+    let samples = [
+        ["-----BEGIN OPENSSH ", "PRIVATE KEY-----"].concat(),
+        ["-----BEGIN ", "PRIVATE KEY-----"].concat(),
+        ["key = AKIA", "IOSFODNN7EXAMPLE"].concat(),
+        ["ghp", "_0123456789abcdefghijABCDEFGHIJ012345"].concat(),
+        ["sk-ant", "-api03-0123456789abcdefghijABCDEFGHIJ"].concat(),
+        ["postgres://app:", "hunter2hunter2@db.example/x"].concat(),
+        ["\"refresh", "Token\": \"0123456789abcdefghijABCDEFGHIJ\""].concat(),
+    ];
+    for secret in &samples {
+        let text = format!("\0\u{fffd}one\n x={secret}\n");
+        assert_eq!(added("a.txt", text.as_bytes()), ["secret"], "{secret}");
+        let old = format!("{secret}\n");
+        assert_eq!(
+            edited("a.txt", old.as_bytes(), format!("new\n{secret}\n").as_bytes()),
+            Vec::<&str>::new()
+        );
+    }
+    for plain in [
+        "https://user@host/x",
+        "https://$USER:$PASSWORD@host/",
+        "sk-",
+        "-----BEGIN CERTIFICATE-----",
+        "eyJ0",
+    ] {
+        assert_eq!(added("a.txt", plain.as_bytes()), Vec::<&str>::new(), "{plain}");
+    }
+}
+
+#[test]
+fn characters_that_the_eye_does_not_see_are_flagged_in_names_and_in_new_lines() {
+    for text in [
+        "a\u{202e}b",
+        "a\u{200b}",
+        "\u{1b}[2J",
+        "x\u{3164}",
+        "a\u{200d}b",
+        "a\u{feff}b",
+        "\u{9b}1m",
+        "\u{e0041}",
+    ] {
+        assert_eq!(added("a.c", text.as_bytes()), ["hidden-text"], "{text:?}");
+        assert_eq!(added(&format!("d/{text}"), b"x"), ["hidden-text"], "{text:?}");
+        assert_eq!(link("l", format!("to{text}").as_bytes()), ["hidden-text"], "{text:?}");
+        let old = format!("{text}\nb\n");
+        assert_eq!(
+            edited("a.c", old.as_bytes(), format!("{text}\nc\n").as_bytes()),
+            Vec::<&str>::new()
+        );
+    }
+    assert_eq!(added("a.c", "\u{feff}int a;\r\n".as_bytes()), Vec::<&str>::new());
+    assert_eq!(added("a\nb", b""), ["hidden-text"]);
+    assert_eq!(added("a.bin", b"\0\x1b\x01\x02"), Vec::<&str>::new());
+}
+
+#[test]
+fn files_nobody_reads_are_flagged() {
+    assert_eq!(added("a.js", &[b'x'; 6000]), ["generated"]);
+    assert_eq!(added("a.go", b"// Code generated by x. DO NOT EDIT.\n"), ["generated"]);
+    let node = Node::File { mode: 0o644, size: LARGE + 1, digest: Digest::of("t", &[]) };
+    assert_eq!(kinds(&change("a", None, Some(node)), b"x", None), ["large"]);
+}
+
+#[test]
+fn a_folder_that_git_would_take_for_a_repository_is_flagged() {
+    assert_eq!(added("x/HEAD", b"ref: refs/heads/main\n"), ["git"]);
+    assert_eq!(added("x/config", b"[core]\n\tfsmonitor = sh\n"), ["git"]);
+    assert_eq!(added("x/config", b"port = 1\n"), Vec::<&str>::new());
+}
+
+#[test]
+fn kinds_are_named_once_and_read_back() {
+    for kind in KINDS {
+        assert_eq!(RiskKind::parse(kind.name()), Some(kind));
+        assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
+    }
+    let mut sorted = KINDS;
+    sorted.sort();
+    assert_eq!(sorted, KINDS);
+}
