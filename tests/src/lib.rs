@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // tests: what can't be done ends the test
 #![warn(missing_docs)]
 
+pub mod clis;
 pub mod net;
 pub mod place;
 pub mod probe;

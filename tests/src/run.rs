@@ -148,7 +148,13 @@ impl Run {
 
     /// Starts in a network of the test's own.
     pub fn within(&mut self, outer: &Outer) -> &mut Self {
-        self.outer = Some(outer.enter_as(self.ids));
+        self.outer = Some(outer.enter_as(self.ids, None));
+        self
+    }
+
+    /// The same after root has run a script there, in a mount namespace of its own.
+    pub fn within_changed(&mut self, outer: &Outer, script: &str) -> &mut Self {
+        self.outer = Some(outer.enter_as(self.ids, Some(script)));
         self
     }
 

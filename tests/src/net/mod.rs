@@ -4,9 +4,11 @@
 
 pub mod flow;
 mod listeners;
+mod services;
 
 pub use flow::{Answer, Flow, Transport};
 pub use listeners::Listeners;
+pub use services::Services;
 
 use crate::place::Place;
 use crate::world;
@@ -87,9 +89,16 @@ impl Outer {
         words.into_iter().chain(["--".into()]).collect()
     }
 
-    /// The same, with the ids of a session's user.
-    pub(crate) fn enter_as(&self, ids: Option<(u32, u32)>) -> Vec<String> {
+    /// The same, with the ids of a session's user. Before that, root runs a script in a mount namespace that no other
+    /// test sees.
+    pub(crate) fn enter_as(&self, ids: Option<(u32, u32)>, script: Option<&str>) -> Vec<String> {
         let mut words = self.enter();
+        if let Some(script) = script {
+            assert!(world::is_root(), "this test mounts: start tests/run.sh as root");
+            words.extend(["unshare", "--mount", "--propagation=private", "--"].map(Into::into));
+            let line = format!("set -e\n{script}\nexec \"$@\"");
+            words.extend(["sh", "-c", &line, "sh"].map(Into::into));
+        }
         if let Some((uid, gid)) = ids {
             let (uid, gid) = (format!("--reuid={uid}"), format!("--regid={gid}"));
             words.extend(["setpriv", &uid, &gid, "--clear-groups", "--"].map(Into::into));
@@ -110,6 +119,15 @@ impl Outer {
         let mut command = self.command([world::bin("prober")]);
         command.arg("serve").args(ports.iter().map(u16::to_string));
         Listeners::start(command)
+    }
+
+    /// Services for programs that know no prober: see `tests/fixtures/net_services.py`.
+    pub fn services(&self, place: &Place, words: &[&str]) -> Services {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/net_services.py");
+        let log = place.root().join("services.log");
+        let mut command = self.command(["python3", "-B", script]);
+        command.arg(&log).args(words);
+        Services::start(command, log)
     }
 
     /// Starts a session under `policy` that tries every flow; how each went, in order.

@@ -7,6 +7,7 @@
 //! prober net FLOWS.json                     tries each destination
 //! prober flood FLOWS.json                   sends to every destination until it is ended
 //! prober serve PORT..                       listens on every address, and counts
+//! prober without-nf-tables CMD ARG..        becomes the command, on a kernel without them
 //! prober write SCRATCH PATH..               every way of changing each path
 //! prober attack ATTACK.json                 everything there is: see `Attack`
 //! ```
@@ -79,6 +80,9 @@ fn document(args: &[String]) -> Option<Result<Vec<u8>, serde_json::Error>> {
         ["serve", ports @ ..] => {
             let ports: Option<Vec<u16>> = ports.iter().map(|port| port.parse().ok()).collect();
             return Some(net::serve(&ports?).map(|()| Vec::new()).map_err(serde_json::Error::io));
+        }
+        ["without-nf-tables", command @ ..] => {
+            return Some(Err(serde_json::Error::io(net::without_nf_tables(command))));
         }
         ["write", scratch, targets @ ..] => {
             for target in targets {

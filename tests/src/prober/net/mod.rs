@@ -1,10 +1,12 @@
 //! The network, from inside (`net`, `flood`) and from outside (`serve`).
 
 mod flood;
+mod poorer;
 mod serve;
 mod tries;
 
 pub(crate) use flood::flood;
+pub(crate) use poorer::without_nf_tables;
 pub(crate) use serve::serve;
 pub(crate) use tries::tries;
 
