@@ -37,6 +37,9 @@ pub(super) fn diff(call: &Invocation, args: DiffArgs) -> Result<u8> {
             call.ui.result("\n")?;
             call.ui.patch(false, |out| review.write_patch(out))?;
         }
+        if let Some(line) = super::policy::refused_line(&session) {
+            call.ui.status(line);
+        }
         if review.is_live() {
             call.ui.status("The session is running: this is a picture of a moment.");
         }

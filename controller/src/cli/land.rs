@@ -133,6 +133,9 @@ pub(super) fn land(call: &Invocation, args: LandArgs) -> Result<u8> {
             color: call.ui.color_stdout(),
         };
         show_card(call, &card, &view)?;
+        if let Some(line) = super::policy::refused_line(&session).filter(|_| !call.ui.json) {
+            call.ui.status(line);
+        }
     }
     if let Some(note) = review.note() {
         call.ui.warning(note);

@@ -5,6 +5,7 @@ use super::show::{phase_word, refresh_changes};
 use crate::error::Result;
 use crate::host;
 use crate::session::document::{Document, Findings};
+use crate::session::egress;
 use crate::session::store::{Session, StateDir, show};
 use crate::ui::text::visible;
 use clap::Args;
@@ -33,7 +34,11 @@ pub(super) fn ls(call: &Invocation, args: LsArgs) -> Result<u8> {
             session.state.changes = None;
         }
         let layer_bytes = if args.scan { super::show::layer_bytes(session) } else { Vec::new() };
-        findings.push(Findings { running, layer_bytes, reachable_sockets: Vec::new() });
+        let egress = egress::of(session).unwrap_or_else(|failure| {
+            call.ui.warning(failure.message);
+            None
+        });
+        findings.push(Findings { running, layer_bytes, egress, ..Findings::default() });
     }
     let documents: Vec<Document<'_>> =
         listing.sessions.iter().zip(&findings).map(|(s, f)| Document::new(s, f)).collect();

@@ -9,6 +9,7 @@ mod gc;
 mod land;
 mod ls;
 mod outcome;
+mod policy;
 mod resume;
 mod run;
 mod select;
@@ -74,6 +75,8 @@ enum Command {
     Doctor(doctor::DoctorArgs),
     /// Remove sessions that were landed or discarded
     Gc(gc::GcArgs),
+    /// Check, explain and suggest network policies
+    SandboxNetworkPolicy(policy::PolicyArgs),
     /// Send a message to the chat a session belongs to
     #[command(hide = true)]
     Send(send::SendArgs),
@@ -196,6 +199,9 @@ fn dispatch(call: &Invocation, command: Command) -> (Result<u8>, Option<u8>) {
         Command::Discard(args) => (outside.and_then(|()| discard::discard(call, args)), None),
         Command::Doctor(args) => (outside.and_then(|()| doctor::doctor(call, args)), None),
         Command::Gc(args) => (outside.and_then(|()| gc::gc(call, args)), None),
+        Command::SandboxNetworkPolicy(args) => {
+            (outside.and_then(|()| policy::policy(call, args)), None)
+        }
         Command::Send(args) => (send::send(call, args), None),
         Command::Util(args) => (util::util(call, args), None),
     }

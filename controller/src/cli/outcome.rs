@@ -87,7 +87,7 @@ pub(super) fn conclude(
             (None, Some(watch(&path, "a mount of the boundary is gone")))
         }
         End::Event(Event::LinkLost) => {
-            (None, Some(stage_failure(Stage::Network, &[], "the user-mode network ended".into())))
+            (None, Some(stage_failure(Stage::Network, &[], "network forwarder exited".into())))
         }
         End::Event(Event::Failed(failure)) => {
             (None, Some(stage_failure(failure.stage, &failure.path, failure.to_string())))

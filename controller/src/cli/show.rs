@@ -7,11 +7,14 @@ use crate::land;
 use crate::overlay::remove::disk_usage;
 use crate::plan;
 use crate::session::document::{self, Document, Findings};
+use crate::session::egress::{self, Ledger};
 use crate::session::model::Phase;
 use crate::session::store::{Session, StateDir, show as show_path};
+use crate::session::traffic;
 use crate::ui::text::visible;
 use clap::Args;
 use landbox_shared::event::Status;
+use landbox_shared::network::NetworkPolicy;
 use landbox_shared::path::AbsPath;
 use landbox_shared::policy::Network;
 use std::fmt::Write;
@@ -35,6 +38,10 @@ pub(super) fn show(call: &Invocation, args: ShowArgs) -> Result<u8> {
         running,
         layer_bytes: layer_bytes(&session),
         reachable_sockets: reachable_sockets(&session, &facts),
+        egress: egress::of(&session).unwrap_or_else(|failure| {
+            call.ui.warning(failure.message);
+            None
+        }),
     };
     let document = Document::new(&session, &findings);
     if call.ui.json {
@@ -170,6 +177,11 @@ fn face(session: &Session, document: &Document<'_>, findings: &Findings) -> Stri
     for path in &findings.reachable_sockets {
         line("socket", &show_path(path.as_path()));
     }
+    if let (Network::Policy(network), Some(ledger)) = (&policy.network, &findings.egress) {
+        for (key, text) in traffic_lines(network, ledger) {
+            line(key, &text);
+        }
+    }
     let landing = &session.state.landing;
     let changes = match session.state.changes {
         Some(c) => format!("{} files, +{} -{}", c.files, c.added, c.deleted),
@@ -180,6 +192,32 @@ fn face(session: &Session, document: &Document<'_>, findings: &Findings) -> Stri
         line("landing", &format!("discarded {at}"));
     } else if let Some(at) = &landing.last_at {
         line("landing", &format!("landed {} times, last {at}", landing.count));
+    }
+    out
+}
+
+/// Destinations of each list that a person is shown; `--json` has all.
+const SHOWN_DESTINATIONS: usize = 10;
+
+fn traffic_lines(policy: &NetworkPolicy, ledger: &Ledger) -> Vec<(&'static str, String)> {
+    let mut out = Vec::new();
+    for (key, list) in [("reached", &ledger.reached), ("refused", &ledger.refused)] {
+        let rows = traffic::lines(policy, list);
+        if list.totals.sum() > 0 || !rows.is_empty() {
+            out.push((key, format!("{} in all", list.totals.sum())));
+        }
+        for row in rows.iter().take(SHOWN_DESTINATIONS) {
+            let port = row.port.map(|port| format!(" {port}")).unwrap_or_default();
+            let why = traffic::because(policy, row.by, row.zone, row.rule);
+            let (address, protocol, count) = (row.address, &row.protocol, row.count);
+            out.push((key, format!("{count} × {address} {protocol}{port} ({why})")));
+        }
+        if let Some(more) = rows.len().checked_sub(SHOWN_DESTINATIONS).filter(|more| *more > 0) {
+            out.push((key, format!("and {more} more destinations; --json has them")));
+        }
+    }
+    if ledger.unlisted() > 0 {
+        out.push(("egress", format!("{} more that no line tells of", ledger.unlisted())));
     }
     out
 }

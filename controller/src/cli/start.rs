@@ -14,10 +14,12 @@ use crate::pty::{self, Made, Relayed, Stdio, Terminal};
 use crate::seal::Key;
 use crate::session;
 use crate::session::document::{Document, Findings};
+use crate::session::egress::{self, Recorder};
 use crate::session::model::{Boundary, ChangeCounts, Launch, Phase};
 use crate::session::store::{Session, StateDir, show};
 use landbox_shared::digest::Digest;
 use landbox_shared::exec::Exec;
+use landbox_shared::network::egress::Egress;
 use landbox_shared::path::AbsPath;
 use landbox_shared::plan::{Op, Plan};
 use std::cell::RefCell;
@@ -79,6 +81,9 @@ impl<'a> Starter<'a> {
             Some(failure) => self.call.ui.failure(&failure),
             None => self.call.ui.status(outcome::farewell(session)),
         }
+        if let Some(line) = super::policy::refused_line(session) {
+            self.call.ui.status(format!("landbox: {line}"));
+        }
         Ok(code)
     }
 
@@ -110,9 +115,14 @@ impl<'a> Starter<'a> {
             Ok(keeper) => keeper,
             Err(failure) => return Err(refuse(launched, failure)),
         };
-        let relayed = pty::relay(terminal.as_ref(), stdio, launched, &self.signals);
+        let mut traffic = Recorder::new(&folder);
+        let mut note = |egress: &Egress| traffic.note(egress);
+        let relayed = pty::relay(terminal.as_ref(), stdio, launched, &self.signals, &mut note);
         if let Some(keeper) = keeper {
             keeper.finish();
+        }
+        if let Err(failure) = traffic.finish() {
+            self.warn(&format!("where the session's traffic went is not kept: {failure}"));
         }
         Ok((relayed?, sockets))
     }
@@ -164,6 +174,10 @@ impl<'a> Starter<'a> {
             running: false,
             layer_bytes: super::show::layer_bytes(session),
             reachable_sockets: sockets,
+            egress: egress::of(session).unwrap_or_else(|failure| {
+                self.warn(&failure.message);
+                None
+            }),
         };
         let written = serde_json::to_vec_pretty(&Document::new(session, &findings))
             .map_err(std::io::Error::from)

@@ -40,15 +40,26 @@ fn manual() -> Result<Vec<u8>> {
     root.build();
     let mut out = Vec::new();
     Man::new(root.clone()).render(&mut out).context(failed)?;
-    for command in root.get_subcommands().filter(|c| !c.is_hide_set() && c.get_name() != "help") {
+    for command in visible(&root) {
         let name = format!("landbox {}", command.get_name());
-        let page = Man::new(command.clone().display_name(name));
-        page.render_name_section(&mut out).context(failed)?;
-        page.render_synopsis_section(&mut out).context(failed)?;
-        page.render_description_section(&mut out).context(failed)?;
-        page.render_options_section(&mut out).context(failed)?;
+        page(command, &name, &mut out).context(failed)?;
+        for inner in visible(command) {
+            page(inner, &format!("{name} {}", inner.get_name()), &mut out).context(failed)?;
+        }
     }
     Ok(out)
+}
+
+fn visible(command: &Command) -> impl Iterator<Item = &Command> {
+    command.get_subcommands().filter(|c| !c.is_hide_set() && c.get_name() != "help")
+}
+
+fn page(command: &Command, name: &str, out: &mut Vec<u8>) -> std::io::Result<()> {
+    let page = Man::new(command.clone().display_name(name));
+    page.render_name_section(out)?;
+    page.render_synopsis_section(out)?;
+    page.render_description_section(out)?;
+    page.render_options_section(out)
 }
 
 fn completions(shell: Shell) -> Vec<u8> {
@@ -67,9 +78,10 @@ mod tests {
     fn the_manual_describes_every_visible_command() {
         let text = String::from_utf8(manual().unwrap()).unwrap();
         for command in Cli::command().get_subcommands().filter(|c| !c.is_hide_set()) {
-            let name = format!("landbox {} \\- ", command.get_name());
+            let name = format!("landbox {} \\- ", command.get_name().replace('-', "\\-"));
             assert!(text.contains(&name), "{name}");
         }
+        assert!(text.contains("landbox sandbox\\-network\\-policy explain \\- "), "{text}");
         assert_eq!(text.matches(".TH ").count(), 1);
         assert!(text.contains("with\\-ignored"));
     }

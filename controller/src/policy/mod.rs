@@ -8,6 +8,7 @@ pub mod network;
 pub mod paths;
 pub(crate) mod program;
 mod project;
+pub mod suggest;
 mod worktree;
 
 pub use project::working_dir;

@@ -10,6 +10,7 @@ use super::{Stdio, terminal};
 use crate::error::Result;
 use crate::launch::{EventSocket, Launched, Leaving, Received};
 use landbox_shared::event::Event;
+use landbox_shared::network::egress::Egress;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
@@ -60,11 +61,13 @@ pub struct Relayed {
 
 /// Carries everything between the caller and the task until the task has ended, its output is drained and nothing of
 /// the session is left. The task is released by this, when all is in place: an error means that it never started.
+/// `note` gets what the helper says of the session's traffic.
 pub fn relay(
     terminal: Option<&Terminal>,
     stdio: Stdio,
     launched: Launched,
     signals: &Signals,
+    note: &mut dyn FnMut(&Egress),
 ) -> Result<Relayed> {
     let Launched { child, mut events, init, .. } = launched;
     let mut leaving = Leaving::new(child);
@@ -79,7 +82,7 @@ pub fn relay(
     state.take_turn();
     // A helper that can't be told any more has said why, or is gone: the loop finds out.
     let _ = events.release();
-    let end = state.run(&mut events);
+    let end = state.run(&mut events, note);
     // The end of the channel ends whatever of the helper remains.
     drop(events);
     match &end {
@@ -152,7 +155,7 @@ impl<'a> Loop<'a> {
 }
 
 impl Loop<'_> {
-    fn run(&mut self, events: &mut EventSocket) -> End {
+    fn run(&mut self, events: &mut EventSocket, note: &mut dyn FnMut(&Egress)) -> End {
         loop {
             // A shell that brings a running job to the foreground says so to nobody.
             let asks = |t: &&Terminal| t.is_shared() || !self.forward_keys;
@@ -193,6 +196,7 @@ impl Loop<'_> {
             self.notice_hangup();
             if heard {
                 match events.receive() {
+                    Ok(Received::Event(Event::Egress(egress), _)) => note(&egress),
                     Ok(Received::Event(event, _)) => return End::Event(event),
                     Ok(Received::Pending) => {}
                     Ok(Received::Closed) | Err(_) => return End::Silent,

@@ -1,7 +1,9 @@
 //! The session document of the contract: every key, always.
 
+use super::egress::Ledger;
 use super::model::{Boundary, Launch, LaunchFailure, Phase};
 use super::store::Session;
+use super::traffic;
 use crate::document::{bytes_array_entry, bytes_entry};
 use landbox_shared::bytes;
 use landbox_shared::evidence::HelperMode;
@@ -19,6 +21,8 @@ pub struct Findings {
     pub layer_bytes: Vec<u64>,
     /// Host sockets that the task can reach.
     pub reachable_sockets: Vec<AbsPath>,
+    /// Where its traffic went.
+    pub egress: Option<Ledger>,
 }
 
 /// One session as a document.
@@ -116,7 +120,11 @@ impl Serialize for Document<'_> {
                 "discarded_at": state.landing.discarded_at,
             }),
         )?;
-        map.serialize_entry("egress", &None::<()>)?;
+        let egress = match (&policy.network, &self.findings.egress) {
+            (Network::Policy(network), Some(ledger)) => Some(traffic::Face::new(network, ledger)),
+            (Network::Host | Network::None | Network::Policy(_), _) => None,
+        };
+        map.serialize_entry("egress", &egress)?;
         map.end()
     }
 }

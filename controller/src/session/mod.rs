@@ -1,10 +1,12 @@
 //! Sessions on disk. The session's folder is the truth; any index over it is rebuildable.
 
 pub mod document;
+pub mod egress;
 pub mod model;
 pub mod store;
 #[cfg(test)]
 pub(crate) mod testing;
+pub mod traffic;
 
 use crate::error::{Context, Failure, Kind, Result};
 use landbox_shared::id::SessionId;

@@ -69,6 +69,9 @@ fn a_whole_policy_is_normalised_and_reads_back_as_itself() {
 }"#;
     assert_eq!(normal(&policy), wanted);
     assert_eq!(read(wanted).unwrap(), policy);
+    let commented = commented(&policy, |zone, n| (n == 0).then(|| format!("of {zone}")));
+    assert!(commented.contains("\"ports\": [443, 80]},  // of public\n"), "{commented}");
+    assert_eq!(read(&commented).unwrap(), policy);
     assert_eq!(policy.flaw(), None);
 }
 
@@ -254,7 +257,8 @@ proptest! {
             version: NETWORK_POLICY_VERSION, public, private, dns_servers: Vec::new(), proxy_mode: proxy,
         };
         prop_assert_eq!(policy.flaw(), None);
-        prop_assert_eq!(read(&normal(&policy)).unwrap(), policy);
+        prop_assert_eq!(&read(&normal(&policy)).unwrap(), &policy);
+        prop_assert_eq!(read(&commented(&policy, |_, _| None)).unwrap(), policy);
     }
 
     #[test]
