@@ -1,6 +1,6 @@
 //! What a policy meets at one launch: everything that may differ from one launch to the next.
 
-use super::files::{self, Kind};
+use super::files::{self, Kind, Located};
 use super::run::{self, Shown, is_in_run};
 use super::{Facts, Mount, is_below, mounts, read, sockets, ssh, storage};
 use crate::error::Result;
@@ -19,6 +19,8 @@ pub const PRIVATE: &[&str] = &["/tmp", "/var/tmp", "/run", "/dev"];
 pub struct LaunchView {
     /// What links of `/etc` need from `/run`.
     pub etc: Vec<Shown>,
+    /// Where `/etc/resolv.conf` leads.
+    pub resolv: Option<Located>,
     /// The policy's folders below `/run`, as they lie now.
     pub run_folders: Vec<Shown>,
     /// Bound sockets that are there and that the caller can reach.
@@ -93,6 +95,7 @@ impl LaunchView {
         };
         Ok(Self {
             etc: run::needed_by_etc(files),
+            resolv: files.locate(Path::new("/etc/resolv.conf")),
             run_folders,
             sockets: reachable_sockets(facts)?,
             // With every id mapped, root's files are root's inside too.

@@ -80,9 +80,10 @@ fn mount(op: &Op, mounts: &[MountRecord]) -> Result<(), String> {
         Op::Proc => at(&fixed("/proc")?, &|m| m.fs_type == "proc"),
         Op::Dev { .. } => at(&fixed("/dev")?, &|_| true),
         Op::Tmpfs { target, .. } => at(target, &|m| m.fs_type == "tmpfs"),
-        Op::Private { target, access: wanted, .. } | Op::Bind { target, access: wanted, .. } => {
-            at(target, &|m| access(m, *wanted))
-        }
+        // A copy over a file of the host's; not in the evidence, since the host may replace the file.
+        Op::Private { access: Access::ReadOnly, .. } => Ok(()),
+        Op::Private { target, access: wanted @ Access::ReadWrite, .. }
+        | Op::Bind { target, access: wanted, .. } => at(target, &|m| access(m, *wanted)),
         Op::Layer(layer) => at(&layer.target, &|m| match layer.backend {
             Backend::Kernel => m.fs_type == "overlay",
             Backend::Fuse => m.fs_type.starts_with("fuse"),

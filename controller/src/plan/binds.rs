@@ -1,5 +1,6 @@
 //! Real paths that are shown inside: what links and executables need from `/run`, read-only paths, auth paths.
 
+use super::resolver::Resolver;
 use crate::host::{Kind as FileKind, LaunchView};
 use landbox_shared::path::AbsPath;
 use landbox_shared::plan::{Access, Op};
@@ -47,11 +48,15 @@ impl Binding {
 pub(super) fn decide(
     policy: &Policy,
     view: &LaunchView,
+    resolver: Option<&Resolver>,
     warnings: &mut Vec<String>,
 ) -> Vec<Binding> {
     let masked = |path: &AbsPath| policy.masks.iter().any(|mask| path.is_within(&mask.path));
     let mut needed: Vec<Binding> = Vec::new();
     for shown in view.etc.iter().chain(&view.run_folders) {
+        if resolver.is_some_and(|resolver| resolver.replaces(&shown.source)) {
+            continue;
+        }
         if masked(&shown.source) || masked(&shown.target) {
             warnings.push(format!("{} is needed inside, but it is hidden", shown.target));
         } else if !needed.iter().any(|n| n.target == shown.target) {

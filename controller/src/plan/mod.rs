@@ -3,6 +3,7 @@
 mod binds;
 mod environment;
 mod masks;
+mod resolver;
 
 pub use environment::environment;
 
@@ -57,11 +58,18 @@ pub fn compile(policy: &Policy, console: Option<AbsPath>, view: &LaunchView) -> 
     let frozen = policy;
     let policy = &masks::on_this_host(frozen, view);
     base(&mut plan, console, view).map_err(internal)?;
-    let bindings = binds::decide(policy, view, &mut plan.warnings);
+    let resolver = resolver::decide(policy, view)?;
+    let bindings = binds::decide(policy, view, resolver.as_ref(), &mut plan.warnings);
     // What links and executables need from /run comes before the layers: a project may lie below /run as well.
     plan.ops.extend(bindings.iter().filter(|b| b.role == Role::Needed).map(Binding::op));
+    if let Some(resolver) = &resolver {
+        resolver.show(&mut plan, policy, true).map_err(internal)?;
+    }
     ssh_copies(&mut plan, view).map_err(internal)?;
     layers(&mut plan, policy, view)?;
+    if let Some(resolver) = &resolver {
+        resolver.show(&mut plan, policy, false).map_err(internal)?;
+    }
     // Deepest last, so that the deepest rule wins.
     plan.ops.extend(bindings.iter().filter(|b| b.role != Role::Needed).map(Binding::op));
     let outside = masks::outside_layers(policy, frozen, &bindings, view);

@@ -1,5 +1,6 @@
 use super::*;
-use crate::host::{Mount, Shown, ssh::SshFiles};
+use crate::host::files::Hop;
+use crate::host::{Located, Mount, Shown, ssh::SshFiles};
 use landbox_shared::bytes;
 use landbox_shared::id::LayerId;
 use landbox_shared::plan::Loss;
@@ -520,5 +521,94 @@ mod property {
                 prop_assert_eq!(made, wanted, "{}", path);
             }
         }
+    }
+}
+
+/// A policy whose network is filtered, and a machine whose `/etc/resolv.conf` leads to `path` by `hops`.
+fn filtered(
+    servers: &[&str],
+    path: &str,
+    kind: FileKind,
+    hops: &[(&str, &str)],
+) -> (Policy, LaunchView) {
+    use landbox_shared::network::{NETWORK_POLICY_VERSION, NetworkPolicy, Zone};
+    let mut policy = policy();
+    policy.network = Network::Policy(NetworkPolicy {
+        version: NETWORK_POLICY_VERSION,
+        public: Zone::Block,
+        private: Zone::Block,
+        dns_servers: servers.iter().map(|server| server.parse().unwrap()).collect(),
+        proxy_mode: None,
+    });
+    let hop = |(link, walked): &(&str, &str)| Hop {
+        link: abs(link),
+        walked: (!walked.is_empty()).then(|| abs(walked)),
+    };
+    let mut view = view(&policy);
+    view.resolv = Some(Located {
+        path: abs(path),
+        kind,
+        links: Vec::new(),
+        hops: hops.iter().map(hop).collect(),
+    });
+    (policy, view)
+}
+
+const STUB: &str = "/run/systemd/resolve/stub-resolv.conf";
+
+#[test]
+fn with_a_network_policy_the_name_servers_are_the_policys_wherever_the_hosts_are_named() {
+    let servers = ["9.9.9.9", "2606:4700::53"];
+    let etc = [("/etc/resolv.conf", "/etc/resolv.conf")];
+    let twice = [etc[0], ("/run/first.conf", "/run/first.conf")];
+    for (path, kind, hops, wanted) in [
+        ("/etc/resolv.conf", FileKind::File, &[][..], "/etc/resolv.conf"),
+        (STUB, FileKind::File, &etc, STUB),
+        (STUB, FileKind::Missing, &etc, STUB),
+        (STUB, FileKind::Missing, &twice, "/run/first.conf"),
+        ("/tmp/x/resolv.conf", FileKind::Missing, &etc, "/tmp/x/resolv.conf"),
+        ("/usr/share/resolv.conf", FileKind::File, &etc, "/usr/share/resolv.conf"),
+    ] {
+        let (policy, mut view) = filtered(&servers, path, kind, hops);
+        if path == STUB {
+            // What the host's own file would need is not shown.
+            view.etc = vec![Shown { source: abs(STUB), target: abs(STUB) }];
+        }
+        let plan = compile(&policy, None, &view).unwrap();
+        let ops: Vec<String> = plan.ops.iter().map(line).collect();
+        let own = format!("private files/resolv.conf {wanted} ro");
+        assert_eq!(ops.iter().filter(|op| op.contains("resolv")).collect::<Vec<_>>(), [&own]);
+        let before = ops.iter().position(|op| *op == own)
+            < ops.iter().position(|op| op.starts_with("layer"));
+        assert_eq!(before, wanted.starts_with("/run") || wanted.starts_with("/tmp"));
+        let file = &plan.private_files[0];
+        assert_eq!(file.bytes, b"nameserver 9.9.9.9\nnameserver 2606:4700::53\n");
+    }
+}
+
+#[test]
+fn a_place_that_cannot_be_made_is_an_error_unless_there_is_no_name_server() {
+    let refused = |servers: &[&str], path: &str, kind, hops: &[(&str, &str)]| {
+        let (policy, view) = filtered(servers, path, kind, hops);
+        compile(&policy, None, &view).err().map(|failure| failure.message)
+    };
+    let missing = "/etc/resolv.conf";
+    assert!(refused(&["9.9.9.9"], missing, FileKind::Missing, &[]).unwrap().contains("9.9.9.9"));
+    assert_eq!(refused(&[], missing, FileKind::Missing, &[]), None);
+    assert!(refused(&[], missing, FileKind::Dir, &[]).is_some());
+    assert!(refused(&["9.9.9.9"], "/home/u/r", FileKind::Missing, &[]).is_some());
+    let up = [("/run/link", "")];
+    assert!(refused(&["9.9.9.9"], STUB, FileKind::File, &up).unwrap().contains(".."));
+}
+
+#[test]
+fn without_a_network_policy_the_hosts_name_servers_stay() {
+    for network in [Network::Host, Network::None] {
+        let (mut policy, mut view) = filtered(&["9.9.9.9"], STUB, FileKind::File, &[]);
+        policy.network = network;
+        view.etc = vec![Shown { source: abs(STUB), target: abs(STUB) }];
+        let ops = lines(&policy, &view);
+        let resolv: Vec<_> = ops.iter().filter(|op| op.contains("resolv")).collect();
+        assert_eq!(resolv, [&format!("bind {STUB} ro")]);
     }
 }

@@ -130,7 +130,14 @@ fn show(
         Access::ReadWrite => 0,
     };
     restrict(tree, NOSUID | NODEV | read_only, true).at(target, "restricting a mount")?;
-    if own { world.attach_own(tree, target) } else { world.attach(tree, target) }
+    if !own {
+        return world.attach(tree, target);
+    }
+    world.attach_own(tree, target)?;
+    // A copy over a file that the host replaces by renaming falls off, and the host's shows: still read-only.
+    let copy = world.points.last_mut().filter(|_| access == Access::ReadOnly);
+    copy.into_iter().for_each(|point| point.loss = Loss::Tolerated);
+    Ok(())
 }
 
 /// The old root ends up on top of the new one, where it can be let go without a folder to put it in.
