@@ -68,14 +68,9 @@ fn discard_broken(
     if !yes && !sure(call, id, &question)? {
         return Ok(0);
     }
-    // What a landing that broke off took from the project lies in the session's folder.
+    // What a landing or an undo that broke off needs of this session must be there for it.
     for note in apply::recover_all(state)? {
         call.ui.warning(note);
-    }
-    if let Some(kept) = apply::kept(dir) {
-        let message = format!("{} keeps files of the project", show(&kept));
-        return Err(Failure::new(Kind::Refused, message)
-            .hint("put them back or remove them, then discard the session"));
     }
     state.remove_broken(id, dir)?;
     call.ui.status(format!("Removed session {id}."));

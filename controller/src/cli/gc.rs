@@ -3,12 +3,14 @@
 use super::{Invocation, show};
 use crate::error::{Context, Result};
 use crate::host;
-use crate::land::{self, apply};
+use crate::land::{self, apply, undo};
 use crate::overlay::remove::{disk_usage, remove_tree};
 use crate::session::store::{Session, StateDir, show as show_path};
 use clap::Args;
 use jiff::{SignedDuration, Timestamp};
+use landbox_shared::path::AbsPath;
 use serde::Serialize;
+use std::collections::BTreeSet;
 
 /// Age at which a session that nobody landed counts as expired.
 const EXPIRED: SignedDuration = SignedDuration::from_hours(30 * 24);
@@ -62,12 +64,22 @@ struct Report {
     removed: Vec<Removal>,
     leftovers: usize,
     kept: usize,
+    undo: Vec<Forgotten>,
+}
+
+/// A landing that can't be undone any more.
+#[derive(Debug, Serialize)]
+struct Forgotten {
+    session: String,
+    landing: u32,
+    bytes: u64,
 }
 
 pub(super) fn gc(call: &Invocation, args: GcArgs) -> Result<u8> {
     let home = host::home()?;
     let state = StateDir::open(&StateDir::locate(&home))?;
     let mut report = Report { dry_run: args.dry_run, ..Report::default() };
+    super::put_right(call, &state);
     let leftovers = state.leftovers()?;
     report.leftovers = leftovers.len();
     if !args.dry_run {
@@ -75,6 +87,7 @@ pub(super) fn gc(call: &Invocation, args: GcArgs) -> Result<u8> {
             remove_tree(&path).context(|| format!("can't remove {}", show_path(&path)))?;
         }
     }
+    forget_landings(call, &state, &mut report)?;
     let listing = state.sessions()?;
     for (path, failure) in &listing.broken {
         call.ui.warning(format!("{}: {failure}", show_path(path)));
@@ -108,21 +121,11 @@ pub(super) fn gc(call: &Invocation, args: GcArgs) -> Result<u8> {
                 report.kept += 1;
                 continue;
             };
-            // What a landing that broke off took from the project lies in the session's folder.
-            let project = &session.snapshot.policy.project;
-            let put_back = apply::recover(&state, project).map(|note| {
-                note.into_iter().for_each(|note| call.ui.warning(note));
-                apply::kept(&session.dir)
-            });
-            match put_back {
-                Ok(None) => state.remove(&session)?,
-                Ok(Some(path)) => {
-                    let path = show_path(&path);
-                    call.ui.warning(format!(
-                        "{id} stays: {path} keeps files of the project; put them back or remove them"
-                    ));
-                    report.kept += 1;
-                    continue;
+            // What a landing or an undo that broke off needs of this session must be there for it.
+            match apply::recover(&state, &session.snapshot.policy.project) {
+                Ok(note) => {
+                    note.into_iter().for_each(|note| call.ui.warning(note));
+                    state.remove(&session)?;
                 }
                 Err(failure) => {
                     call.ui.warning(format!("{id} stays: {failure}"));
@@ -146,6 +149,32 @@ pub(super) fn gc(call: &Invocation, args: GcArgs) -> Result<u8> {
         ));
     }
     Ok(0)
+}
+
+/// Removes what undoing needs of landings that are too old, or too much. Says so, and what rolled-back work left aside.
+fn forget_landings(call: &Invocation, state: &StateDir, report: &mut Report) -> Result<()> {
+    for gone in undo::sweep(state, report.dry_run)? {
+        let done = if report.dry_run { "would forget" } else { "forgot" };
+        call.ui.status(format!(
+            "landbox: {done} how to undo the landing of {} of {} on {} ({})",
+            gone.at,
+            gone.session,
+            gone.project,
+            show::size_word(gone.bytes)
+        ));
+        let session = gone.session.to_string();
+        report.undo.push(Forgotten { session, landing: gone.number, bytes: gone.bytes });
+    }
+    let listing = state.sessions()?;
+    let projects: BTreeSet<&AbsPath> =
+        listing.sessions.iter().map(|session| &session.snapshot.policy.project).collect();
+    for path in projects.into_iter().flat_map(|project| apply::kept(state, project)) {
+        call.ui.warning(format!(
+            "{} keeps files of a project, from a landing that broke off; put them back or remove them",
+            show_path(&path)
+        ));
+    }
+    Ok(())
 }
 
 fn word(reason: Reason) -> &'static str {

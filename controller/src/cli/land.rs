@@ -2,11 +2,12 @@
 
 use super::Invocation;
 use crate::error::{Context, Failure, Kind, Result};
-use crate::land::apply::{self, Landed};
+use crate::land::apply::{self, Landed, Order};
 use crate::land::card::Card;
 use crate::land::kind::Durability;
 use crate::land::review::Review;
 use crate::land::risk::consent::{self, Question};
+use crate::seal::Key;
 use crate::session::store::{Session, StateDir, show};
 use crate::ui::card::{View, render};
 use crate::ui::patch::Preview;
@@ -155,7 +156,10 @@ pub(super) fn land(call: &Invocation, args: LandArgs) -> Result<u8> {
     } else {
         consent::refuse(id, &open_risks)?;
     }
-    let landed = apply::apply(&state, id, &selection, &shown)?;
+    let key = Key::load(&crate::host::key_dir(&crate::host::home()?)?)?;
+    let landed =
+        apply::apply(&state, id, &Order { selection: &selection, shown: &shown, key: &key })?;
+    card.receipt = Some(landed.receipt.clone());
     card.applied = true;
     card.durability = if landed.synced { Durability::Synced } else { Durability::Unsynced };
     report(call, &session, &card, &landed)

@@ -10,16 +10,20 @@ mod land;
 mod ls;
 mod outcome;
 mod policy;
+mod receipt;
 mod resume;
 mod run;
 mod select;
 mod send;
 mod show;
 mod start;
+mod undo;
 mod util;
 
 use crate::error::{Failure, Kind, Result};
 use crate::host;
+use crate::land::apply;
+use crate::session::store::StateDir;
 use crate::ui::{ColorChoice, Ui};
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -67,6 +71,10 @@ enum Command {
     Diff(diff::DiffArgs),
     /// Review a session's changes and apply them to the real project
     Land(land::LandArgs),
+    /// Take the last landing back
+    Undo(undo::UndoArgs),
+    /// Check the receipt of a landing
+    Receipt(receipt::ReceiptArgs),
     /// Throw a session's changes away
     Discard(discard::DiscardArgs),
     /// Run another command in a session that ended
@@ -104,6 +112,15 @@ fn refuse_inside() -> Result<()> {
         .hint("leave the session first"));
     }
     Ok(())
+}
+
+/// Finishes, or rolls back, whatever landing or undo broke off, and says so. What can't be put right is no obstacle to
+/// a command that is about something else.
+fn put_right(call: &Invocation, state: &StateDir) {
+    match apply::recover_all(state) {
+        Ok(notes) => notes.into_iter().for_each(|note| call.ui.warning(note)),
+        Err(failure) => call.ui.warning(failure.message),
+    }
 }
 
 /// What a session's command says on stdout is its own.
@@ -196,6 +213,8 @@ fn dispatch(call: &Invocation, command: Command) -> (Result<u8>, Option<u8>) {
         Command::Show(args) => (outside.and_then(|()| show::show(call, args)), None),
         Command::Diff(args) => (outside.and_then(|()| diff::diff(call, args)), None),
         Command::Land(args) => (outside.and_then(|()| land::land(call, args)), None),
+        Command::Undo(args) => (outside.and_then(|()| undo::undo(call, args)), None),
+        Command::Receipt(args) => (outside.and_then(|()| receipt::receipt(call, args)), None),
         Command::Discard(args) => (outside.and_then(|()| discard::discard(call, args)), None),
         Command::Doctor(args) => (outside.and_then(|()| doctor::doctor(call, args)), None),
         Command::Gc(args) => (outside.and_then(|()| gc::gc(call, args)), None),

@@ -29,6 +29,7 @@ pub(super) struct ShowArgs {
 pub(super) fn show(call: &Invocation, args: ShowArgs) -> Result<u8> {
     let facts = Facts::gather()?;
     let state = StateDir::open(facts.state_dir.as_path())?;
+    super::put_right(call, &state);
     let mut session = state.find(args.id.as_deref(), Some(&facts.cwd))?;
     let running = session.is_running()?;
     if running || session.state.changes.is_none() {
@@ -42,6 +43,8 @@ pub(super) fn show(call: &Invocation, args: ShowArgs) -> Result<u8> {
             call.ui.warning(failure.message);
             None
         }),
+        undo: land::undo::summary(&state, &session.snapshot.id),
+        receipts: land::receipt::of(&state, &session.snapshot.id),
     };
     let document = Document::new(&session, &findings);
     if call.ui.json {
@@ -191,7 +194,19 @@ fn face(session: &Session, document: &Document<'_>, findings: &Findings) -> Stri
     if let Some(at) = &landing.discarded_at {
         line("landing", &format!("discarded {at}"));
     } else if let Some(at) = &landing.last_at {
-        line("landing", &format!("landed {} times, last {at}", landing.count));
+        let undone = match landing.undone.len() {
+            0 => String::new(),
+            n => format!(", {n} of them undone"),
+        };
+        line("landing", &format!("landed {} times, last {at}{undone}", landing.count));
+    }
+    if let Some(undo) = &findings.undo {
+        let bytes = size_word(undo.bytes);
+        let times = if undo.count == 1 { "1 landing" } else { &format!("{} landings", undo.count) };
+        line("undo", &format!("{times}, until {}; keeps {bytes}", undo.until));
+    }
+    for path in &findings.receipts {
+        line("receipt", &show_path(path));
     }
     out
 }

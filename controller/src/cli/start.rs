@@ -178,6 +178,8 @@ impl<'a> Starter<'a> {
                 self.warn(&failure.message);
                 None
             }),
+            undo: crate::land::undo::summary(&self.state, &session.snapshot.id),
+            receipts: crate::land::receipt::of(&self.state, &session.snapshot.id),
         };
         let written = serde_json::to_vec_pretty(&Document::new(session, &findings))
             .map_err(std::io::Error::from)

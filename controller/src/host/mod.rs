@@ -7,6 +7,7 @@ mod launch;
 pub mod link;
 pub mod mounts;
 pub mod owners;
+pub mod places;
 mod root;
 pub mod run;
 pub mod sockets;
@@ -63,6 +64,11 @@ pub struct Facts {
     pub fuse: Fuse,
     /// Path lookups.
     pub files: Files,
+}
+
+/// The folder of the signing key and of the keys that are trusted.
+pub fn key_dir(home: &Path) -> Result<PathBuf> {
+    Ok(root::config_dir()?.unwrap_or_else(|| config_dir(home)))
 }
 
 impl Facts {

@@ -18,7 +18,7 @@ use landbox_shared::id::LayerId;
 use landbox_shared::path::RelPath;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Read, Seek, Write};
 use std::os::fd::AsFd;
@@ -267,6 +267,50 @@ impl Store {
         Ok(())
     }
 
+    /// Writes the records to a file of their own.
+    pub(crate) fn copy_to(&self, path: &Path) -> Result<()> {
+        let what = || format!("can't write {}", show(path));
+        let file = self.write_beside()?;
+        file.as_file().sync_all().context(what)?;
+        file.persist(path).context(what)?;
+        Ok(())
+    }
+
+    /// Takes over, from such a copy, the records of `paths`, and of whatever has none now; their bytes, as far as they
+    /// are kept, from the real files. The rest stays as it is.
+    pub(crate) fn restore(
+        &mut self,
+        copy: &Path,
+        paths: &BTreeSet<RelPath>,
+        real: &super::tree::Tree,
+    ) -> Result<()> {
+        let Some((_, old)) = read_file(copy, &self.layer) else { return Ok(()) };
+        self.kept.append(&mut self.known);
+        for path in paths.iter().filter(|path| !old.contains_key(path)) {
+            self.kept.remove(path);
+        }
+        for (path, mut record) in old {
+            if !paths.contains(&path) && self.kept.contains_key(&path) {
+                continue;
+            }
+            record.stamp = None;
+            let place = real.place(path.parent().as_ref());
+            if let (Ok(place), Some(Node::File { .. })) = (place, record.base.node())
+                && let Ok(Some(meta)) = tree::meta_at(&place, path.file_name())
+                && let Ok((node, extent)) = self.capture(&place, path.file_name(), &meta, true)
+                && record.base.node() == Some(&node)
+            {
+                record.extent = extent;
+            }
+            self.put(path, record);
+        }
+        let (path, what) = (self.path(), || "can't write the base store".to_owned());
+        self.bytes.flush().context(what)?;
+        self.copy_to(&path)?;
+        self.changed = false;
+        Ok(())
+    }
+
     /// The kept bytes of a path. Bytes that a power cut has damaged are no bytes.
     pub(crate) fn bytes(&self, path: &RelPath) -> Option<Vec<u8>> {
         let record = self.kept.get(path)?;
@@ -303,7 +347,11 @@ fn private(path: &Path) -> Result<File> {
 
 /// Reads a store; `None` if there is none or it is torn.
 fn read(dir: &Path, layer: &LayerId) -> Option<(u32, BTreeMap<RelPath, Record>)> {
-    let file = File::open(dir.join(format!("{layer}.records"))).ok()?;
+    read_file(&dir.join(format!("{layer}.records")), layer)
+}
+
+fn read_file(path: &Path, layer: &LayerId) -> Option<(u32, BTreeMap<RelPath, Record>)> {
+    let file = File::open(path).ok()?;
     let mut lines = BufReader::with_capacity(256 << 10, file).split(b'\n');
     let header: Header = serde_json::from_slice(&lines.next()?.ok()?).ok()?;
     if header.version != VERSION || header.layer != *layer {

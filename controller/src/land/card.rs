@@ -11,6 +11,8 @@ use landbox_shared::path::AbsPath;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use std::collections::HashSet;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 /// The card of one session.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +41,8 @@ pub struct Card {
     pub applied: bool,
     /// Whether the layer's data is on disk.
     pub durability: Durability,
+    /// The receipt, once they were.
+    pub receipt: Option<PathBuf>,
 }
 
 /// One change on a card.
@@ -224,6 +228,8 @@ impl Serialize for Card {
         map.serialize_entry("other_layers", &self.other_layers)?;
         map.serialize_entry("applied", &self.applied)?;
         map.serialize_entry("durability", &self.durability)?;
+        let receipt = self.receipt.as_ref().map(|path| path.as_os_str().as_bytes());
+        bytes_entry(&mut map, "receipt", receipt)?;
         map.end()
     }
 }
@@ -305,6 +311,7 @@ pub(crate) mod samples {
             applied: false,
             durability: Durability::Unsynced,
             unchosen: 0,
+            receipt: None,
             changes,
         }
     }
@@ -359,7 +366,7 @@ mod tests {
         assert_eq!(map["other_layers"], json!([{"layer": "home", "files": 14}]));
         assert_eq!(map["durability"], "unsynced");
         let keys = ["session", "targets", "digest", "files", "added", "deleted", "changes"];
-        let more = ["groups", "other_layers", "applied", "durability", "targets_b64"];
+        let more = ["groups", "other_layers", "applied", "durability", "receipt", "targets_b64"];
         assert!(keys.iter().chain(&more).all(|k| map.contains_key(*k)));
         assert_eq!(map.len(), keys.len() + more.len());
     }

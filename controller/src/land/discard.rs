@@ -1,6 +1,6 @@
 //! Throwing a session's changes away.
 
-use super::apply::{keep_stage, now, prune, recover, stop};
+use super::apply::{now, parts, recover, stop};
 use super::layer::project_of;
 use crate::error::{Context, Failure, Kind, Result};
 use crate::overlay::remove::remove_tree;
@@ -15,12 +15,12 @@ const LEAVING: &str = "layers.gone";
 pub fn discard(state: &StateDir, id: &SessionId) -> Result<()> {
     let session = state.load(id)?;
     if let Some(layer) = project_of(&session) {
-        // A landing of this session that broke off keeps the owner's files in the session's folder.
+        // What a landing or an undo that broke off needs of this session must be there for it.
         recover(state, &layer.target)?;
     }
     let _stopped = stop(&session)?;
     let mut session = state.load(id)?;
-    let parts = ["layers", LEAVING, prune::LEAVING, "base", "tmp", "vartmp", "outbox"]
+    let parts = ["layers", LEAVING, parts::LANDED, "base", "tmp", "vartmp", "outbox"]
         .map(|n| session.dir.join(n));
     if let Some(at) = &session.state.landing.discarded_at {
         // One that was interrupted is gone on with.
@@ -43,7 +43,6 @@ pub fn discard(state: &StateDir, id: &SessionId) -> Result<()> {
             session.save_state()?;
         }
     }
-    keep_stage(&session.dir, id)?;
     for path in parts {
         remove_tree(&path).context(|| format!("can't remove all of {}", show(&path)))?;
     }

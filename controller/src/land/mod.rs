@@ -13,6 +13,7 @@ pub mod interactive;
 pub mod kind;
 pub mod layer;
 pub mod patch;
+pub mod receipt;
 mod renames;
 pub mod resolve;
 pub mod review;
@@ -24,6 +25,7 @@ pub mod sync;
 #[cfg(test)]
 mod testing;
 mod tree;
+pub mod undo;
 
 pub use layer::is_untouched;
 pub use review::{counts, ignored_left, other_layers};

@@ -108,6 +108,7 @@ impl Review {
             other_layers: other_layers(session, &set.layer)?,
             applied: false,
             durability: durability(session),
+            receipt: None,
         };
         let covered = set.changes.iter().filter(|c| self.picked.covers(c));
         let changes: Vec<&Change> = covered.collect();

@@ -69,6 +69,11 @@ pub(super) fn files<T: Sync>(
     })
 }
 
+/// Writes the names in a folder to disk; gives whether that worked.
+pub(super) fn folder(path: &std::path::Path) -> bool {
+    File::open(path).and_then(|dir| dir.sync_all()).is_ok()
+}
+
 fn sync_tree(path: &std::path::Path) -> io::Result<()> {
     let tree = match Tree::open(path) {
         Ok(tree) => tree,

@@ -4,6 +4,7 @@ use super::layer::project_of;
 use super::review::Review;
 use super::select::Selection;
 use crate::overlay::prepare;
+use crate::seal::Key;
 use crate::session::model::{Launch, Phase};
 use crate::session::store::{Session, StateDir};
 use crate::session::testing::snapshot;
@@ -194,6 +195,11 @@ impl Fixture {
         // The work folder holds folders of mode 000.
         crate::overlay::remove::remove_tree(&work).unwrap();
         listing
+    }
+
+    /// The owner's signing key.
+    pub(crate) fn key(&self) -> Key {
+        Key::load(&self.dir.path().join("config")).unwrap()
     }
 
     pub(crate) fn review(&self) -> Review {

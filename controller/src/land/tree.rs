@@ -6,6 +6,7 @@
 use super::changeset::Node;
 use super::content;
 use super::kind::EntryType;
+use landbox_shared::digest::{Digest, Hasher};
 use landbox_shared::path::RelPath;
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, ResolveFlags, StatxFlags};
 use rustix::io::Errno;
@@ -215,6 +216,56 @@ pub(crate) fn node_at(dir: impl AsFd, name: &[u8], meta: &Meta) -> io::Result<No
         | EntryType::CharDevice
         | EntryType::BlockDevice) => Node::Special { kind, mode },
     })
+}
+
+/// Names and values of the extended attributes of an open file or folder, sorted by name; those of a file system that
+/// knows none are none.
+pub(crate) fn list_attributes(fd: impl AsFd) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    match fs::flistxattr_query(&fd) {
+        Ok(0) | Err(Errno::NOTSUP | Errno::NOSYS) => return Ok(Vec::new()),
+        Ok(_) => {}
+        Err(e) => return Err(e.into()),
+    }
+    // The kernel's own bound, for the list and for a value.
+    let mut list = vec![0; 64 << 10];
+    let len = fs::flistxattr(&fd, &mut list[..])?;
+    let mut value = vec![0; 64 << 10];
+    let mut found = Vec::new();
+    for name in list[..len].split(|b| *b == 0).filter(|n| !n.is_empty()) {
+        match fs::fgetxattr(&fd, name, &mut value[..]) {
+            Ok(len) => found.push((name.to_vec(), value[..len].to_vec())),
+            // Gone meanwhile, or not for us to read.
+            Err(Errno::NODATA | Errno::PERM | Errno::ACCESS | Errno::NOTSUP) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Digest of an object's extended attributes, access lists included. `None` where they can't be read.
+pub(crate) fn attributes(dir: impl AsFd, name: &[u8], meta: &Meta) -> Option<Digest> {
+    let list = match meta.kind {
+        EntryType::File => list_attributes(file_at(dir, name).ok()?).ok()?,
+        EntryType::Dir => {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let fd = fs::openat(dir, name, flags, Mode::empty()).ok()?;
+            list_attributes(fd).ok()?
+        }
+        EntryType::Symlink
+        | EntryType::Fifo
+        | EntryType::Socket
+        | EntryType::CharDevice
+        | EntryType::BlockDevice => Vec::new(),
+    };
+    let mut hasher = Hasher::new("attributes 1");
+    for (name, value) in &list {
+        for part in [name, value] {
+            hasher.update(&(part.len() as u64).to_le_bytes());
+            hasher.update(part);
+        }
+    }
+    Some(hasher.finish())
 }
 
 /// Number of objects in a layer that are no folders: files and links that were written, and names that were deleted.

@@ -3,7 +3,8 @@
 use super::paths::{locate, refusal};
 use crate::config::{Entry, Origin};
 use crate::error::Result;
-use crate::host::{Facts, Kind, Located};
+use crate::host::mounts::covering;
+use crate::host::{Facts, Kind, Located, places};
 use landbox_shared::path::AbsPath;
 use landbox_shared::policy::{Mask, MaskKind};
 
@@ -46,6 +47,22 @@ pub(super) fn decide(
         }
         if let Some(located) = facts.files.locate(own.as_path()) {
             masks.extend(of(&located, project, &facts.home));
+        }
+    }
+    // Where landings keep what they displaced. On the project's own file system, so beside the state or in these.
+    let same = |a: &AbsPath, b: &AbsPath| {
+        covering(&facts.mounts, a).map(|m| &m.point) == covering(&facts.mounts, b).map(|m| &m.point)
+    };
+    let used = !same(&facts.state_dir, project);
+    let is_dir = |path: &AbsPath| {
+        facts.files.locate(path.as_path()).is_some_and(|located| located.kind == Kind::Dir)
+    };
+    for path in places::outside(project, facts.uid) {
+        if is_dir(&path) {
+            masks.push(Mask { path, kind: MaskKind::Dir });
+        } else if used && path.is_within(project) && path.parent().is_some_and(|p| is_dir(&p)) {
+            // A landing of another session may make it any time.
+            masks.push(Mask { path, kind: MaskKind::Missing });
         }
     }
     Ok(tidy(masks))

@@ -5,8 +5,10 @@
 
 mod folder;
 mod key;
+mod trusted;
 
 pub use key::Key;
+pub use trusted::trusted;
 
 use crate::error::{Context, Failure, Kind, Result};
 use crate::session::store::show;

@@ -2,7 +2,7 @@
 
 use super::egress::Ledger;
 use super::model::{Boundary, Launch, LaunchFailure, Phase};
-use super::store::Session;
+use super::store::{Session, show};
 use super::traffic;
 use crate::document::{bytes_array_entry, bytes_entry};
 use landbox_shared::bytes;
@@ -23,6 +23,21 @@ pub struct Findings {
     pub reachable_sockets: Vec<AbsPath>,
     /// Where its traffic went.
     pub egress: Option<Ledger>,
+    /// What of its landings can be undone.
+    pub undo: Option<Undoable>,
+    /// The receipts of its landings and undos.
+    pub receipts: Vec<std::path::PathBuf>,
+}
+
+/// What of a session's landings can be undone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Undoable {
+    /// Number of landings, to be undone the last first.
+    pub count: u64,
+    /// Until when the last one is kept. RFC 3339, UTC.
+    pub until: String,
+    /// What the old files take.
+    pub bytes: u64,
 }
 
 /// One session as a document.
@@ -118,6 +133,9 @@ impl Serialize for Document<'_> {
                 "count": state.landing.count,
                 "last_at": state.landing.last_at,
                 "discarded_at": state.landing.discarded_at,
+                "undone": state.landing.undone.len(),
+                "undo": self.findings.undo,
+                "receipts": self.findings.receipts.iter().map(|p| show(p)).collect::<Vec<_>>(),
             }),
         )?;
         let egress = match (&policy.network, &self.findings.egress) {

@@ -141,8 +141,11 @@ pub struct Boundary {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Landing {
-    /// Number of landings.
+    /// Number of landings, those that were undone included.
     pub count: u32,
+    /// The numbers of those that were undone.
+    #[serde(default)]
+    pub undone: Vec<u32>,
     /// RFC 3339, UTC.
     pub last_at: Option<String>,
     /// RFC 3339, UTC.

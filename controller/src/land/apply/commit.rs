@@ -1,7 +1,7 @@
-//! Doing the steps, and undoing them. A step is one rename or one chmod, beneath the project's root, through a parent
+//! Doing the steps, and rolling them back. A step is one rename or one chmod, beneath the project's root, through a parent
 //! that is resolved anew; what a rename has displaced is compared with the base before it counts.
 //!
-//! Undoing looks at what is there instead of at what was done, so it serves a failed landing and a crashed one alike.
+//! Rolling back looks at what is there instead of at what was done, so it serves a failed landing and a crashed one alike.
 
 use super::plan::{Action, Step};
 use super::stage::{self, Stage};
@@ -45,23 +45,23 @@ impl From<io::Error> for Stop {
     }
 }
 
-/// Does step number `index`.
-pub(super) fn perform(index: usize, step: &Step, project: &Tree, stage: &Stage) -> Result<()> {
-    attempt(index, step, project, stage).map_err(|stop| match stop {
+/// Does a step.
+pub(in crate::land) fn perform(step: &Step, project: &Tree, stage: &Stage) -> Result<()> {
+    attempt(step, project, stage).map_err(|stop| match stop {
         Stop::Drift => Failure::new(
             Kind::Conflict,
-            format!("{} changed while the landing was under way; nothing was changed", step.path),
+            format!("{} changed while this was under way; nothing was changed", step.path),
         )
-        .hint("look at the changes again with landbox diff"),
+        .hint("look at it, and at the changes with landbox diff, then try again"),
         Stop::Io(e) => Failure::new(
             Kind::Failed,
-            format!("can't land {}: {e}; nothing was changed", step.path),
+            format!("can't change {}: {e}; nothing was changed", step.path),
         ),
     })
 }
 
-fn attempt(index: usize, step: &Step, project: &Tree, stage: &Stage) -> Result<(), Stop> {
-    let place = stage::name(index);
+fn attempt(step: &Step, project: &Tree, stage: &Stage) -> Result<(), Stop> {
+    let place = stage::name(step.slot);
     let parent = project.place(step.path.parent().as_ref())?;
     let name = step.path.file_name();
     match &step.action {
@@ -135,21 +135,21 @@ fn set_mode(
     Err(Stop::Io(io::Error::other(format!("this file system can't give it the mode {new:04o}"))))
 }
 
-/// Undoes every step that was done, the last first. Gives the paths whose old object could not go back, because the
+/// Rolls back every step that was done, the last first. Gives the paths whose old object could not go back, because the
 /// owner has put something else there meanwhile: it stays in the stage.
-pub(super) fn undo(steps: &[Step], project: &Tree, stage: &Stage) -> Vec<(usize, RelPath)> {
+pub(super) fn roll_back(steps: &[Step], project: &Tree, stage: &Stage) -> Vec<(usize, RelPath)> {
     let mut stuck = Vec::new();
-    for (index, step) in steps.iter().enumerate().rev() {
-        if !undo_one(index, step, project, stage).unwrap_or(false) {
-            stuck.push((index, step.path.clone()));
+    for step in steps.iter().rev() {
+        if !roll_one(step, project, stage).unwrap_or(false) {
+            stuck.push((step.slot, step.path.clone()));
         }
     }
     stuck
 }
 
-/// Whether nothing of the step is left to undo.
-fn undo_one(index: usize, step: &Step, project: &Tree, stage: &Stage) -> io::Result<bool> {
-    let place = stage::name(index);
+/// Whether nothing of the step is left to roll back.
+fn roll_one(step: &Step, project: &Tree, stage: &Stage) -> io::Result<bool> {
+    let place = stage::name(step.slot);
     let there = tree::meta_at(stage.dir(), &place)?;
     let parent = match project.place(step.path.parent().as_ref()) {
         Ok(parent) => parent,
@@ -217,8 +217,8 @@ fn open_folder(parent: &OwnedFd, name: &[u8]) -> rustix::io::Result<OwnedFd> {
     fs::openat(parent, name, flags, Mode::empty())
 }
 
-/// Checks every landed path once more. Gives the first that is not what was landed: somebody was quick.
-pub(super) fn verify(steps: &[Step], project: &Tree) -> Option<RelPath> {
+/// The paths of steps that are not, or no longer, what the steps make of them.
+pub(in crate::land) fn changed(steps: &[Step], project: &Tree) -> Vec<RelPath> {
     let (mut modes, mut come) = (HashMap::new(), HashSet::new());
     for step in steps {
         match step.action {
@@ -260,5 +260,9 @@ pub(super) fn verify(steps: &[Step], project: &Tree) -> Option<RelPath> {
             Err(e) => Err(e),
         }
     };
-    steps.iter().find(|s| !holds(s).unwrap_or(false)).map(|s| s.path.clone())
+    let gone = steps.iter().filter(|s| !holds(s).unwrap_or(false)).map(|s| s.path.clone());
+    let mut found: Vec<RelPath> = gone.collect();
+    found.sort();
+    found.dedup();
+    found
 }

@@ -1,16 +1,17 @@
-//! The journal of a landing: written and synced before the project is touched, removed when all is done. While it is
-//! there, the landing either happened (the new base records have taken their place) or is to be undone.
+//! The journal of a landing, or of its undoing: written and synced before the project is touched, removed when all is
+//! done. While it is there, the work either has happened and is to be finished, or is to be rolled back. A landing has
+//! happened when the new base records have taken their place; an undo, when the landing's entry says so.
 
-use super::commit;
+use super::entry::{Entry, Standing, forget, sync_folder};
 use super::plan::Step;
-use super::stage::{self, Stage};
+use super::stage::Stage;
+use super::{commit, entry, finish, place};
 use crate::error::{Context, Failure, Kind, Result};
 use crate::land::tree::{self, Tree};
-use crate::session::store::{StateDir, show, write_json};
-use landbox_shared::digest::Digest;
+use crate::session::store::{StateDir, show};
 use landbox_shared::id::SessionId;
 use landbox_shared::path::{AbsPath, RelPath};
-use rustix::fs::{FlockOperation, flock, fsync};
+use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -20,26 +21,41 @@ use std::path::{Path, PathBuf};
 
 const VERSION: u16 = 1;
 
+/// What is being done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(in crate::land) enum Work {
+    Landing,
+    Undo,
+}
+
+impl Work {
+    /// The word for it.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Landing => "a landing",
+            Self::Undo => "the undo of a landing",
+        }
+    }
+}
+
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Journal {
+pub(in crate::land) struct Journal {
     pub version: u16,
-    pub session: SessionId,
-    pub project: AbsPath,
-    /// Inode of the project's root.
-    pub root: u64,
-    pub stage: AbsPath,
-    /// The new base records, beside their place. Their move there is the moment at which the landing has happened.
-    pub records: AbsPath,
-    /// Which landing of its session it is, counted from one.
-    #[serde(default)]
-    pub number: u32,
+    pub work: Work,
+    /// The landing, and where its stage is.
+    pub entry: Entry,
+    /// The new base records, beside their place.
+    pub records: Option<AbsPath>,
+    /// The receipt, to be published once the work has happened.
+    pub receipt: AbsPath,
     pub steps: Vec<Step>,
 }
 
 /// Held while a project is landed on.
 #[derive(Debug)]
-pub(super) struct ProjectLock {
+pub(in crate::land) struct ProjectLock {
     _lock: File,
     state: StateDir,
     project: AbsPath,
@@ -49,15 +65,18 @@ pub(super) struct ProjectLock {
 
 impl ProjectLock {
     /// Takes the lock of a project; `None` only where `wait` is false and another landing has it.
-    pub(super) fn take(state: &StateDir, project: &AbsPath, wait: bool) -> Result<Option<Self>> {
+    pub(in crate::land) fn take(
+        state: &StateDir,
+        project: &AbsPath,
+        wait: bool,
+    ) -> Result<Option<Self>> {
         let dir = state.root().join("landings");
         std::fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(&dir)
             .context(|| format!("can't make {}", show(&dir)))?;
-        let digest = Digest::of("project", &[project.as_bytes()]);
-        let key = digest.to_string().replace("sha256:", "");
+        let key = place::key(project);
         let path = dir.join(format!("{key}.lock"));
         let lock = std::fs::OpenOptions::new()
             .read(true)
@@ -102,7 +121,7 @@ impl ProjectLock {
                     std::fs::read(&path).context(|| format!("can't read {}", show(&path)))?;
                 let journal: Journal = serde_json::from_slice(&bytes)
                     .map_err(|_| broken(state, None, &path, "can't be understood"))?;
-                found.push(journal.project);
+                found.push(journal.entry.project);
             }
         }
         Ok(found)
@@ -112,23 +131,24 @@ impl ProjectLock {
         self.dir.join(format!("{}.json", self.key))
     }
 
+    /// Whether work on the project broke off.
+    pub(in crate::land) fn is_pending(&self) -> bool {
+        self.path().exists()
+    }
+
     /// Writes the journal to disk.
-    pub(super) fn begin(&self, journal: &Journal) -> Result<()> {
-        let path = self.path();
-        write_json(&path, journal, 0o600)?;
-        sync(&path)
+    pub(in crate::land) fn begin(&self, journal: &Journal) -> Result<()> {
+        entry::write(&self.path(), journal)
     }
 
     /// Removes the journal.
-    pub(super) fn end(&self) -> Result<()> {
-        let path = self.path();
-        std::fs::remove_file(&path).context(|| format!("can't remove {}", show(&path)))?;
-        fsync(File::open(&self.dir).context(|| "can't open the landings folder".into())?)
-            .context(|| "can't write the landings folder to disk".into())
+    pub(in crate::land) fn end(&self) -> Result<()> {
+        forget(&self.path())?;
+        sync_folder(&self.dir)
     }
 
-    /// Undoes, or tidies up after, a landing that did not come to its end. Gives a sentence about it.
-    pub(super) fn recover(&self) -> Result<Option<String>> {
+    /// Finishes, or rolls back, work that did not come to its end. Gives a sentence about it.
+    pub(in crate::land) fn recover(&self) -> Result<Option<String>> {
         let path = self.path();
         let bytes = match std::fs::read(&path) {
             Ok(bytes) => bytes,
@@ -141,101 +161,107 @@ impl ProjectLock {
         if journal.version != VERSION {
             return Err(broken("was written by another version of landbox"));
         }
-        let project = Tree::open(journal.project.as_path())
-            .map_err(|e| broken(&format!("can't be undone: {}: {e}", journal.project)))?;
-        let meta = tree::meta_of(project.root()).context(|| "can't read the project".into())?;
-        if meta.ino != journal.root {
+        let Entry { session: id, project, root, .. } = &journal.entry;
+        let tree = Tree::open(project.as_path())
+            .map_err(|e| broken(&format!("can't be rolled back: {project}: {e}")))?;
+        let meta = tree::meta_of(tree.root()).context(|| "can't read the project".into())?;
+        if meta.ino != *root {
             return Err(broken("is about another folder of the same name"));
         }
-        let happened = !journal.records.as_path().exists();
-        if happened {
-            self.count(&journal, &path)?;
-            tidy(&journal)?;
+        let word = journal.work.word();
+        if journal.has_happened(&self.state) {
+            let note = finish::finish(&journal, &self.state, None)?.note;
             self.end()?;
+            let note = note.map(|note| format!("; {note}")).unwrap_or_default();
             return Ok(Some(format!(
-                "a landing on {} broke off after its last step",
-                journal.project
+                "{word} on {project} broke off after its last step; it was finished, and is done{note}"
             )));
         }
-        let note = journal.undo(&project)?;
+        let note = journal.roll_back(&self.state, &tree)?;
         self.end()?;
-        let id = &journal.session;
         Ok(Some(note.unwrap_or_else(|| {
-            format!("a landing of session {id} broke off; it was undone, and nothing of it is left")
+            let left = match journal.work {
+                Work::Landing => "nothing of it is left",
+                Work::Undo => "what had landed is there as before",
+            };
+            format!("{word} of session {id} broke off; it was rolled back, and {left}")
         })))
-    }
-
-    /// Records in its session a landing that happened, if it did not come to that itself.
-    fn count(&self, journal: &Journal, path: &Path) -> Result<()> {
-        // A session that can't be read, or is gone, has no use for it.
-        let Ok(mut session) = self.state.load(&journal.session) else { return Ok(()) };
-        if session.state.landing.count >= journal.number {
-            return Ok(());
-        }
-        let began = std::fs::metadata(path).and_then(|meta| meta.modified());
-        let landing = &mut session.state.landing;
-        landing.count = journal.number;
-        landing.last_at = Some(began.map_or_else(|_| super::now(), super::time_word));
-        landing.synced = false;
-        session.state.changes = crate::land::counts(&session, false).ok();
-        session.save_state()
     }
 }
 
 impl Journal {
     /// The journal of `steps`.
-    pub(super) fn new(
-        session: &SessionId,
-        project: &AbsPath,
-        root: u64,
-        stage: &Path,
-        records: &Path,
-        number: u32,
+    pub(in crate::land) fn new(
+        work: Work,
+        entry: Entry,
+        records: Option<&Path>,
+        receipt: &Path,
         steps: Vec<Step>,
     ) -> Result<Self> {
         let abs = |path: &Path| {
             AbsPath::from_path(path).context(|| format!("can't use the path {}", show(path)))
         };
-        Ok(Self {
-            version: VERSION,
-            session: session.clone(),
-            project: project.clone(),
-            root,
-            stage: abs(stage)?,
-            records: abs(records)?,
-            number,
-            steps,
-        })
+        let records = records.map(abs).transpose()?;
+        Ok(Self { version: VERSION, work, entry, records, receipt: abs(receipt)?, steps })
     }
 
-    /// Undoes what was done and removes the stage. Gives a sentence if something had to be left in it.
-    pub(super) fn undo(&self, project: &Tree) -> Result<Option<String>> {
-        let path = self.stage.to_path_buf();
-        let stage = match Stage::open(path.clone()) {
-            Ok(stage) => stage,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-                remove(self.records.as_path())?;
-                return Ok(None);
+    /// Whether all of it is done but for the finish.
+    fn has_happened(&self, state: &StateDir) -> bool {
+        match (&self.work, &self.records) {
+            (Work::Landing, Some(records)) => !records.as_path().exists(),
+            (Work::Landing, None) => false,
+            (Work::Undo, _) => !self.entry.path(state, Standing::Kept).exists(),
+        }
+    }
+
+    /// Rolls back what was done; after a landing, removes all that was prepared. Gives a sentence if something had to be
+    /// left in the stage.
+    pub(in crate::land) fn roll_back(
+        &self,
+        state: &StateDir,
+        project: &Tree,
+    ) -> Result<Option<String>> {
+        let path = self.entry.store.to_path_buf();
+        let stuck = match Stage::open(path.clone()) {
+            Ok(stage) => {
+                let stuck = commit::roll_back(&self.steps, project, &stage);
+                sync_parents(&self.steps, project);
+                stuck
             }
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Vec::new(),
             Err(e) => return Err(e).context(|| format!("can't open {}", show(&path))),
         };
-        let stuck = commit::undo(&self.steps, project, &stage);
-        sync_parents(&self.steps, project);
-        if stuck.is_empty() {
-            tidy(self)?;
+        crate::land::receipt::withdraw(self.receipt.as_path())?;
+        if self.work == Work::Undo && stuck.is_empty() {
             return Ok(None);
         }
         // Out of the way of the next landing, and never removed by one.
-        let kept = set_aside(&path, &self.session)?;
-        remove(self.records.as_path())?;
+        let kept =
+            if stuck.is_empty() { None } else { Some(set_aside(&path, &self.entry.session)?) };
+        match self.work {
+            Work::Landing => self.discard(state)?,
+            // What left the session's layer stays until the landing would have been forgotten.
+            Work::Undo => self.entry.stand(state, Standing::Kept, Standing::Undone)?,
+        }
         let list: Vec<String> =
-            stuck.iter().map(|(index, path)| format!("{path} (as {index})")).collect();
-        Ok(Some(format!(
-            "a landing was undone, but these paths were written to meanwhile and stay as they are: {}; \
-             what was there before is kept in {}",
-            list.join(", "),
-            show(&kept)
-        )))
+            stuck.iter().map(|(slot, path)| format!("{path} (as {slot})")).collect();
+        Ok(kept.map(|kept| {
+            format!(
+                "{} was rolled back, but these paths were written to meanwhile and stay as they are: {}; \
+                 what else was to be there is kept in {}",
+                self.work.word(),
+                list.join(", "),
+                show(&kept)
+            )
+        }))
+    }
+
+    /// Removes what was prepared for work that does not happen.
+    fn discard(&self, state: &StateDir) -> Result<()> {
+        if let Some(records) = &self.records {
+            forget(records.as_path())?;
+        }
+        self.entry.remove(state)
     }
 }
 
@@ -255,21 +281,17 @@ fn broken(state: &StateDir, project: Option<&AbsPath>, path: &Path, why: &str) -
     failure.hint("look at the project and the journal by hand, then remove the journal")
 }
 
-/// The folders that may hold what a landing took from a project: every stage there is.
+/// The folders that may hold what a landing took from a project: every stage of which no entry tells.
 fn stages(state: &StateDir, project: Option<&AbsPath>) -> Vec<PathBuf> {
     let below = |dir: &Path| -> Vec<PathBuf> {
         let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
         entries.filter_map(|entry| Some(entry.ok()?.path())).collect()
     };
-    let sessions = below(&state.root().join("sessions"));
-    let mut found: Vec<PathBuf> = sessions.iter().map(|dir| dir.join(stage::NAME)).collect();
-    let hidden = |path: &PathBuf| {
-        let name = path.file_name().unwrap_or_default().as_encoded_bytes();
-        name.strip_prefix(stage::HIDDEN.as_bytes())
-            .and_then(|id| std::str::from_utf8(id).ok())
-            .is_some_and(|id| SessionId::new(id).is_some())
+    let mut folders = match project {
+        Some(project) => vec![state.root().join(place::UNDO).join(place::key(project))],
+        None => below(&state.root().join(place::UNDO)),
     };
-    // Without a name to go by, it lies in the folder of one of the projects that are known.
+    // Without a name to go by, it lies in a place of one of the projects that are known.
     let projects: BTreeSet<AbsPath> = match project {
         Some(project) => BTreeSet::from([project.clone()]),
         None => state
@@ -281,10 +303,26 @@ fn stages(state: &StateDir, project: Option<&AbsPath>) -> Vec<PathBuf> {
             .collect(),
     };
     for project in &projects {
-        let root = project.to_path_buf();
-        found.extend(below(&root.join(".git")).into_iter().chain(below(&root)).filter(hidden));
+        let places = place::outside(project);
+        folders.extend(places.into_iter().map(|dir| dir.join(place::key(project))));
     }
-    found.retain(|path| std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir()));
+    let known: BTreeSet<PathBuf> = [Standing::Kept, Standing::Undone]
+        .into_iter()
+        .flat_map(|standing| entry::all(state, standing))
+        .map(|entry| entry.store.to_path_buf())
+        .collect();
+    let mut found: Vec<PathBuf> = folders.iter().flat_map(|dir| below(dir)).collect();
+    found.retain(|path| {
+        !known.contains(path) && std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir())
+    });
+    found
+}
+
+/// What landings left aside of a project, for its owner to put back: of that no entry tells.
+pub(super) fn kept(state: &StateDir, project: &AbsPath) -> Vec<PathBuf> {
+    let mut found = stages(state, Some(project));
+    found.retain(|path| std::fs::read_dir(path).is_ok_and(|mut names| names.next().is_some()));
+    found.sort();
     found
 }
 
@@ -302,33 +340,15 @@ pub(super) fn set_aside(path: &Path, session: &SessionId) -> Result<PathBuf> {
 /// How the folder is named that keeps what an undone landing could not put back.
 pub(super) const KEPT: &str = "landbox-kept-";
 
-/// Removes what a landing that happened, or was undone, leaves over.
-pub(super) fn tidy(journal: &Journal) -> Result<()> {
-    let stage = journal.stage.as_path();
-    crate::overlay::remove::remove_tree(stage)
-        .context(|| format!("can't remove {}", show(stage)))?;
-    remove(journal.records.as_path())
-}
-
-fn remove(path: &Path) -> Result<()> {
-    match std::fs::remove_file(path) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-            Err(e).context(|| format!("can't remove {}", show(path)))
-        }
-        Ok(()) | Err(_) => Ok(()),
-    }
-}
-
 /// Writes a file and its name to disk.
 pub(super) fn sync(path: &Path) -> Result<()> {
     let what = || format!("can't write {} to disk", show(path));
     File::open(path).and_then(|f| f.sync_all()).context(what)?;
-    let dir = path.parent().unwrap_or(Path::new("/"));
-    File::open(dir).and_then(|f| f.sync_all()).context(what)
+    sync_folder(path.parent().unwrap_or(Path::new("/")))
 }
 
 /// Writes the folders whose names changed to disk; gives whether that worked for all of them.
-pub(super) fn sync_parents(steps: &[Step], project: &Tree) -> bool {
+pub(in crate::land) fn sync_parents(steps: &[Step], project: &Tree) -> bool {
     let parents: BTreeSet<Option<RelPath>> = steps.iter().map(|s| s.path.parent()).collect();
     let there: Vec<Option<RelPath>> = parents
         .into_iter()

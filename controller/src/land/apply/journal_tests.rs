@@ -1,4 +1,4 @@
-use super::tests::{land, quietly, shown, steps};
+use super::tests::{apply_stopping, land, quietly, shown, steps};
 use super::*;
 use crate::land::testing::{Fixture, World, sh};
 
@@ -8,9 +8,7 @@ fn crash(fixture: &Fixture, at: usize) {
         assert!(index != at, "crashed on purpose");
         Ok(())
     };
-    let selection = Selection::default();
-    let result =
-        quietly(|| apply_with(&fixture.state, &fixture.id, &selection, &digest, &mut stop));
+    let result = quietly(|| apply_stopping(fixture, &digest, &mut stop));
     assert!(result.is_err());
 }
 
@@ -38,22 +36,23 @@ fn a_broken_journal_s_stage_is_named_and_no_later_landing_or_discard_wipes_it() 
             recover(&fixture.state, &project).unwrap_err(),
             recover_all(&fixture.state).unwrap_err(),
         ] {
+            let key = place::key(&project);
             let stage = if git {
-                fixture.project.join(format!(".git/.landbox-{}", fixture.id))
+                fixture.project.join(format!(".git/landbox/{key}/{}-1", fixture.id))
             } else {
-                fixture.session().dir.join("landing")
+                fixture.state.root().join(format!("undo/{key}/{}-1", fixture.id))
             };
             let hints = failure.hints.join("\n");
             assert!(hints.contains(&stage.display().to_string()), "{hints}");
         }
         std::fs::remove_file(&journal).unwrap();
         sh(&fixture.project, "echo 1 > f; touch -d 2001-01-01 f");
-        assert_eq!(kept(&fixture.session().dir).is_some(), !git);
+        assert_eq!(kept(&fixture.state, &project).len(), 1);
         let aside = land(&fixture).unwrap().aside.unwrap();
         assert_eq!(std::fs::read(aside.join("0")).unwrap(), b"1\n");
         crate::land::discard::discard(&fixture.state, &fixture.id).unwrap();
         assert_eq!(std::fs::read(aside.join("0")).unwrap(), b"1\n");
-        assert_eq!(kept(&fixture.session().dir), (!git).then_some(aside));
+        assert_eq!(kept(&fixture.state, &project), [aside]);
     }
 }
 
@@ -67,13 +66,13 @@ fn a_landing_that_broke_off_after_its_last_step_is_counted() {
     let journal: Journal = serde_json::from_slice(&bytes).unwrap();
     let session = fixture.session();
     let records = session.dir.join("base/project.records");
-    std::fs::rename(journal.records.as_path(), records).unwrap();
+    std::fs::rename(journal.records.as_ref().unwrap().as_path(), records).unwrap();
     assert_eq!(session.state.landing.count, 0);
-    assert!(recover(&fixture.state, &journal.project).unwrap().is_some());
+    assert!(recover(&fixture.state, &journal.entry.project).unwrap().is_some());
     let state = fixture.session().state;
     assert_eq!((state.landing.count, state.landing.last_at.is_some()), (1, true));
     assert_eq!(state.changes.map(|c| c.files), Some(0));
-    assert_eq!(recover(&fixture.state, &journal.project).unwrap(), None);
+    assert_eq!(recover(&fixture.state, &journal.entry.project).unwrap(), None);
     fixture.give_back();
     fixture.run("echo 3 > f");
     land(&fixture).unwrap();

@@ -2,22 +2,27 @@
 //!
 //! 1. Under the project's lock and the session's, the layer is scanned again and compared with what was shown.
 //! 2. Every path must still be the base; else nothing happens.
-//! 3. All new objects are prepared in the stage and synced, the new base records beside them, then the journal.
-//! 4. Step by step, names are exchanged. A step that fails undoes all before it.
+//! 3. All new objects are prepared in the stage and synced, with the new base records, the entry by which the landing
+//!    can be undone and its receipt; then the journal.
+//! 4. Step by step, names are exchanged. A step that fails rolls back all before it.
 //! 5. The new base records take their place: from here on the landing has happened.
-//! 6. What has landed leaves the layer.
+//! 6. Entry and receipt count from now on. What has landed leaves the layer; what was displaced stays in the stage.
 
-mod commit;
-mod journal;
+pub(super) mod commit;
+pub(super) mod entry;
+pub(super) mod finish;
+pub(super) mod journal;
 #[cfg(test)]
 mod journal_tests;
-mod plan;
-pub(super) mod prune;
+pub(super) mod parts;
+pub(crate) mod place;
+pub(super) mod plan;
+mod prune;
 #[cfg(test)]
 mod prune_tests;
-mod stage;
+pub(super) mod stage;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use super::changeset::{Base, Change, Changeset, Node};
 use super::kind::Group;
@@ -26,15 +31,17 @@ use super::resolve::resolve;
 use super::select::Selection;
 use super::tree::{self, Tree};
 use crate::error::{Context, Failure, Kind, Result};
+use crate::seal::Key;
 use crate::session::model::ChangeCounts;
-use crate::session::store::{Attendance, Session, SessionLock, StateDir};
-use journal::{Journal, ProjectLock};
+use crate::session::store::{Attendance, Session, SessionLock, StateDir, show};
+use entry::{Detail, Entry, Standing};
+use journal::{Journal, ProjectLock, Work};
 use landbox_shared::digest::Digest;
 use landbox_shared::id::SessionId;
 use landbox_shared::path::{AbsPath, RelPath};
 use stage::Stage;
 use std::collections::{HashMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// How long a lock that others hold for a moment is waited for.
@@ -53,9 +60,22 @@ pub struct Landed {
     pub disturbed: Option<RelPath>,
     /// Where the remains of an earlier landing went that lay in the way, and of which no journal tells.
     pub aside: Option<PathBuf>,
+    /// The receipt.
+    pub receipt: PathBuf,
 }
 
-/// Undoes a landing on `project` that broke off, if there is one and nobody is landing there now. Gives a sentence.
+/// What is to be landed, and by whom.
+#[derive(Debug)]
+pub struct Order<'a> {
+    /// Which changes.
+    pub selection: &'a Selection,
+    /// The digest under which they were shown.
+    pub shown: &'a Digest,
+    /// Signs the receipt.
+    pub key: &'a Key,
+}
+
+/// Finishes or rolls back a landing on `project`, or an undo, that broke off, if there is one and nobody is landing there now. Gives a sentence.
 pub fn recover(state: &StateDir, project: &AbsPath) -> Result<Option<String>> {
     let until = Instant::now() + PATIENCE;
     loop {
@@ -69,7 +89,7 @@ pub fn recover(state: &StateDir, project: &AbsPath) -> Result<Option<String>> {
     }
 }
 
-/// Undoes every landing that broke off, whatever project it was on.
+/// The same for every project.
 pub fn recover_all(state: &StateDir) -> Result<Vec<String>> {
     let mut notes = Vec::new();
     for project in ProjectLock::pending(state)? {
@@ -78,31 +98,14 @@ pub fn recover_all(state: &StateDir) -> Result<Vec<String>> {
     Ok(notes)
 }
 
-/// What an undone landing could not put back, where it lies in the session's folder: the owner's own files. So may be
-/// what lies in a stage of which no journal tells any more.
-pub fn kept(session_dir: &Path) -> Option<PathBuf> {
-    let mut entries = std::fs::read_dir(session_dir).ok()?.filter_map(|entry| entry.ok());
-    let is_kept =
-        |name: &std::ffi::OsStr| name.as_encoded_bytes().starts_with(journal::KEPT.as_bytes());
-    let stage = session_dir.join(stage::NAME);
-    let holds = |dir: &Path| std::fs::read_dir(dir).is_ok_and(|mut names| names.next().is_some());
-    let found = entries.find(|entry| is_kept(&entry.file_name())).map(|entry| entry.path());
-    found.or_else(|| holds(&stage).then_some(stage))
+/// What rolled-back work could not put back: the owner's own files.
+pub fn kept(state: &StateDir, project: &AbsPath) -> Vec<PathBuf> {
+    journal::kept(state, project)
 }
 
-/// Moves a stage of which no journal tells out of the way of whoever empties the session's folder.
-pub(super) fn keep_stage(session_dir: &Path, id: &SessionId) -> Result<()> {
-    stage::clear(&session_dir.join(stage::NAME), id).map(|_| ())
-}
-
-/// Lands what `selection` holds of the session's project layer, if its digest is `shown`.
-pub fn apply(
-    state: &StateDir,
-    id: &SessionId,
-    selection: &Selection,
-    shown: &Digest,
-) -> Result<Landed> {
-    apply_with(state, id, selection, shown, &mut |_| Ok(()))
+/// Lands what `order` says of the session's project layer, if its digest is the one shown.
+pub fn apply(state: &StateDir, id: &SessionId, order: &Order<'_>) -> Result<Landed> {
+    apply_with(state, id, order, &mut |_| Ok(()))
 }
 
 /// Holds a session stopped: no controller and no helper takes it up.
@@ -139,10 +142,10 @@ pub(super) fn stop(session: &Session) -> Result<Stopped> {
 fn apply_with(
     state: &StateDir,
     id: &SessionId,
-    selection: &Selection,
-    shown: &Digest,
+    order: &Order<'_>,
     before: &mut dyn FnMut(usize) -> Result<()>,
 ) -> Result<Landed> {
+    let Order { selection, shown, key } = *order;
     let mut session = state.load(id)?;
     let layer = project_of(&session).cloned().ok_or_else(|| nothing(id))?;
     let lock = ProjectLock::take(state, &layer.target, true)?
@@ -180,78 +183,105 @@ fn apply_with(
     let put: Vec<&Change> = effective.iter().collect();
     let planned = resolution.planned(set.clone());
     let mut plan = plan::plan(&planned, &put, &view.masks, &project)?;
-    let stage = Stage::make(&project, layer.target.as_path(), &session.dir, id)?;
+    let root = tree::meta_of(project.root()).context(|| "can't read the project".into())?.ino;
+    let number = session.state.landing.count.saturating_add(1);
+    let place = place::make(state, &layer.target, &project)?;
+    let stage = Stage::make(&place, &entry::name(id, number), id)?;
+    let store = AbsPath::from_path(&stage.path)
+        .context(|| format!("can't use the path {}", show(&stage.path)))?;
+    let sequence = entry::next_sequence(state, &layer.target);
+    let mut entry = Entry::new(id.clone(), number, sequence, layer.target.clone(), root, store);
+    entry.changes = resolution.landed() as u64;
     let by_path: HashMap<&RelPath, &Change> = put.iter().map(|c| (&c.path, *c)).collect();
-    let filled = stage.fill(&mut plan.steps, &project, &by_path, &resolution.bodies(&view));
+    let receipt = finish::receipt(&session, number, found, &resolution, &plan.staying);
     let mut bases = resolution.bases();
     bases.retain(|(path, _)| !plan.staying.contains(path));
     bases.extend(plan.owners.iter().map(|path| (path.clone(), None)));
     let mut settled = resolution.settled(&view);
     settled.extend(plan.owners.iter().map(|path| (path.clone(), None)));
-    let prepared = filled.and_then(|()| {
+    let mut prepare = || -> Result<(parts::Parts, tempfile::NamedTempFile, PathBuf)> {
+        stage.fill(&mut plan.steps, &project, &by_path, &resolution.bodies(&view))?;
+        let path = parts::parts_of(&state.sessions_dir(), id, number);
+        let parts = parts::Parts::make(&path).context(|| format!("can't make {}", show(&path)))?;
+        view.store.copy_to(&parts::records_of(&path))?;
         let new = |node: &Option<Node>| node.clone().map_or(Base::Absent, Base::Known);
-        for (path, node) in &plan.landed {
+        for (path, node) in plan.landed.iter().chain(bases.iter().map(|(path, node)| (path, node)))
+        {
             view.store.rebase(path.clone(), new(node));
         }
-        for (path, node) in &bases {
-            view.store.rebase(path.clone(), new(node));
-        }
-        view.store.write_beside()
+        let records = view.store.write_beside()?;
+        records.as_file().sync_all().context(|| "can't write the base store to disk".into())?;
+        entry.bytes = plan::displaced(&plan.steps);
+        let times = finish::times(&plan.steps, &project);
+        let rebased = plan.landed.keys().chain(bases.iter().map(|(path, _)| path)).cloned();
+        let rebased = rebased.collect();
+        entry.write(state, &Detail::new(plan.steps.clone(), rebased, times, receipt.clone()))?;
+        Ok((parts, records, receipt.prepare(state, key)?))
+    };
+    let prepared = prepare().and_then(|(parts, records, receipt)| {
+        let records = records.into_temp_path();
+        let journal = Journal::new(
+            Work::Landing,
+            entry.clone(),
+            Some(&records),
+            &receipt,
+            plan.steps.clone(),
+        )?;
+        lock.begin(&journal)?;
+        Ok((parts, records, journal))
     });
-    let records = match prepared {
-        Ok(records) => records,
+    let (parts, records, journal) = match prepared {
+        Ok(prepared) => prepared,
         Err(failure) => {
-            // Nothing in the project was touched.
-            let _ = crate::overlay::remove::remove_tree(&stage.path);
+            // Nothing in the project was touched. What can't be removed now is found by no one.
+            let _ = lock.end();
+            let _ = entry.remove(state);
+            let _ =
+                super::receipt::withdraw(&super::receipt::folder(state).join(receipt.file_name()));
             return Err(failure);
         }
     };
-    records.as_file().sync_all().context(|| "can't write the base store to disk".into())?;
-    let records = records.into_temp_path();
-    let root = tree::meta_of(project.root()).context(|| "can't read the project".into())?.ino;
-    let number = session.state.landing.count.saturating_add(1);
-    let steps = plan.steps.clone();
-    let journal = Journal::new(id, &layer.target, root, &stage.path, &records, number, steps)?;
-    lock.begin(&journal)?;
     // From here on the journal decides over the file's fate, not our own end.
     let records = records.keep().context(|| "can't keep the base store".into())?;
     let done = plan.steps.iter().enumerate().try_for_each(|(index, step)| {
         before(index)?;
-        commit::perform(index, step, &project, &stage)
+        commit::perform(step, &project, &stage)
     });
     if let Err(mut failure) = done {
-        if let Some(note) = journal.undo(&project)? {
+        if let Some(note) = journal.roll_back(state, &project)? {
             failure.hints.push(note);
         }
         lock.end()?;
         return Err(failure);
     }
     let mut synced = journal::sync_parents(&plan.steps, &project);
-    let disturbed = commit::verify(&plan.steps, &project);
+    synced &= super::sync::folder(&stage.path);
+    let disturbed = commit::changed(&plan.steps, &project).into_iter().next();
     before(plan.steps.len())?;
     view.store.replace(&records)?;
     synced &= journal::sync(&view.store.path()).is_ok();
-    session.state.landing.count = number;
-    session.state.landing.last_at = Some(now());
     session.state.changes = Some(left(&set, &bases, &view)?);
     session.state.landing.synced &= synced;
-    session.save_state()?;
+    finish::count(&mut session, &entry)?;
+    entry.stand(state, Standing::New, Standing::Kept)?;
+    super::receipt::publish(journal.receipt.as_path())?;
     let (landed, steps) = (&plan.landed, &plan.steps);
-    prune::prune(&view, layer.backend, &project, &session.dir, landed, steps, &settled);
-    journal::tidy(&journal)?;
+    prune::prune(&view, layer.backend, &project, parts, landed, steps, &settled);
     lock.end()?;
     let Stage { aside, .. } = stage;
-    Ok(Landed { changes: resolution.landed(), synced, staying: plan.staying, disturbed, aside })
+    Ok(Landed {
+        changes: resolution.landed(),
+        synced,
+        staying: plan.staying,
+        disturbed,
+        aside,
+        receipt: journal.receipt.to_path_buf(),
+    })
 }
 
 /// RFC 3339, UTC, whole seconds.
 pub(super) fn now() -> String {
-    time_word(std::time::SystemTime::now())
-}
-
-/// The same of a given time.
-fn time_word(at: std::time::SystemTime) -> String {
-    let at = jiff::Timestamp::try_from(at).unwrap_or_else(|_| jiff::Timestamp::now());
+    let at = jiff::Timestamp::now();
     at.round(jiff::Unit::Second).unwrap_or(at).to_string()
 }
 

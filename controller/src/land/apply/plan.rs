@@ -5,24 +5,29 @@ use crate::land::changeset::{Base, Change, Changeset, ImpliedFolder, Node};
 use crate::land::digest::ancestors;
 use crate::land::kind::{ChangeKind, EntryType};
 use crate::land::tree::{self, Meta, Tree, is_absence};
+use landbox_shared::digest::Digest;
 use landbox_shared::path::RelPath;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-/// One step. Its number names its place in the stage.
+/// One step.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Step {
+pub(in crate::land) struct Step {
+    /// Names its place in the stage.
+    pub slot: usize,
     pub path: RelPath,
     pub action: Action,
     /// Device and inode of what was staged for it.
     pub staged: Option<((u32, u32), u64)>,
+    /// Digest of the extended attributes of what was staged for it, where they can be read.
+    pub attributes: Option<Digest>,
 }
 
 /// What a step does. All but `Mode` are renames between the project and the stage.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub(super) enum Action {
+pub(in crate::land) enum Action {
     /// The old object moves into the stage.
     Take { old: Node },
     /// The staged object moves to a name at which nothing is. An `implied` folder may be there already.
@@ -70,8 +75,20 @@ pub(super) fn plan(
     steps.extend(gone);
     steps.extend(come);
     steps.extend(modes);
+    for (slot, step) in steps.iter_mut().enumerate() {
+        step.slot = slot;
+    }
     let staying = staying.into_iter().collect();
     Ok(Plan { steps, landed, staying, owners })
+}
+
+/// Bytes of the old files that the steps displace.
+pub(super) fn displaced(steps: &[Step]) -> u64 {
+    let old = |step: &Step| match &step.action {
+        Action::Take { old } | Action::Swap { old, .. } => old.size(),
+        Action::Put { .. } | Action::Mode { .. } => None,
+    };
+    steps.iter().filter_map(old).fold(0, u64::saturating_add)
 }
 
 struct Planner {
@@ -82,7 +99,7 @@ struct Planner {
 }
 
 fn step(path: &RelPath, action: Action) -> Step {
-    Step { path: path.clone(), action, staged: None }
+    Step { slot: 0, path: path.clone(), action, staged: None, attributes: None }
 }
 
 impl Planner {

@@ -5,22 +5,21 @@
 //! one that is refused or never done costs nothing but the view of later edits. A folder that hides the real one is the
 //! exception: emptied name by name it would say that all of it was deleted. It goes as a whole, by one rename, or stays.
 //! The base records of what is gone are dropped by the next scan, which does not ask for them any more.
+//!
+//! Nothing is deleted: as long as the landing can be undone, all of it waits beside the layer to be put back.
 
+use super::parts::Parts;
 use super::plan::{Action, Step};
 use crate::land::changeset::{Base, Node};
 use crate::land::kind::EntryType;
 use crate::land::layer::LayerView;
 use crate::land::tree::{self, Meta, Tree};
 use crate::overlay::marks::{self, Mark};
-use crate::overlay::remove::remove_tree;
 use landbox_shared::path::RelPath;
 use landbox_shared::policy::Backend;
-use rustix::fs::{self, AtFlags};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
 
 /// How the real folder shows through a folder of the layer.
 #[derive(Clone)]
@@ -41,18 +40,16 @@ struct Pruner<'a> {
     staged: HashMap<&'a RelPath, ((u32, u32), u64)>,
     ways: HashMap<RelPath, Way>,
     settled: &'a BTreeMap<RelPath, Option<Node>>,
+    parts: Parts,
 }
 
-/// How the folder is called, in the session's, in which a folder of the layer waits for its removal.
-pub(in crate::land) const LEAVING: &str = "pruned";
-
-/// Removes from the layer what of `landed` is really there now, and what of `settled` the layer still holds: that has
-/// landed in another form, or was turned down. What can't be removed stays.
+/// Moves out of the layer what of `landed` is really there now, and what of `settled` the layer still holds: that has
+/// landed in another form, or was turned down. What can't be moved stays.
 pub(super) fn prune(
     view: &LayerView,
     backend: Backend,
     project: &Tree,
-    session_dir: &Path,
+    parts: Parts,
     landed: &BTreeMap<RelPath, Option<Node>>,
     steps: &[Step],
     settled: &BTreeMap<RelPath, Option<Node>>,
@@ -63,7 +60,7 @@ pub(super) fn prune(
     };
     let staged = steps.iter().filter_map(|s| Some((&s.path, staged(s)?))).collect();
     let ways = HashMap::new();
-    let mut pruner = Pruner { view, backend, project, landed, staged, ways, settled };
+    let mut pruner = Pruner { view, backend, project, landed, staged, ways, settled, parts };
     let all: BTreeMap<&RelPath, &Option<Node>> = landed.iter().chain(settled).collect();
     let (mut folders, mut whole) = (BTreeSet::new(), BTreeSet::new());
     // The deepest first.
@@ -97,15 +94,14 @@ pub(super) fn prune(
         }
     }
     if !whole.is_empty() {
-        let leaving = session_dir.join(LEAVING);
-        for top in pruner.whole(&leaving, &whole).unwrap_or_default() {
+        for top in pruner.whole(&whole) {
             folders.extend(crate::land::digest::ancestors(std::iter::once(&top)));
         }
-        let _ = remove_tree(&leaving);
     }
     for folder in folders.iter().rev() {
         let _ = pruner.folder(folder);
     }
+    let _ = pruner.parts.sync();
 }
 
 impl Pruner<'_> {
@@ -161,8 +157,13 @@ impl Pruner<'_> {
         })
     }
 
-    /// Removes the mark of a deleted name.
-    fn whiteout(&self, path: &RelPath) -> io::Result<bool> {
+    /// Moves an object, or a mark, out of the layer.
+    fn take(&mut self, place: &OwnedFd, path: &RelPath) -> io::Result<()> {
+        self.parts.take(place, path)
+    }
+
+    /// Takes out the mark of a deleted name.
+    fn whiteout(&mut self, path: &RelPath) -> io::Result<bool> {
         if !self.settled.contains_key(path) && self.project.meta(path)?.is_some() {
             return Ok(false);
         }
@@ -171,7 +172,7 @@ impl Pruner<'_> {
         let mut gone = false;
         match tree::meta_at(&place, path.file_name())? {
             Some(meta) if null(&meta) => {
-                fs::unlinkat(&place, path.file_name(), AtFlags::empty())?;
+                self.take(&place, path)?;
                 gone = true;
             }
             Some(_) => return Ok(false),
@@ -183,15 +184,17 @@ impl Pruner<'_> {
             && kind.is_some_and(|kind| kind != EntryType::Dir)
             && marks::name_mark(self.backend, &note, false)
                 == Mark::WhiteoutOf(path.file_name().to_vec())
+            && let Ok(note) =
+                path.parent().map_or_else(|| RelPath::new(&note[..]), |p| p.join(&note))
         {
-            fs::unlinkat(&place, &note[..], AtFlags::empty())?;
+            self.take(&place, &note)?;
             gone = true;
         }
         Ok(gone)
     }
 
-    /// Removes a file or link.
-    fn object(&self, path: &RelPath, node: &Node) -> io::Result<bool> {
+    /// Takes out a file or link.
+    fn object(&mut self, path: &RelPath, node: &Node) -> io::Result<bool> {
         if self.view.parts.contains_key(path) {
             // There is more in the layer than has landed.
             return Ok(false);
@@ -210,7 +213,7 @@ impl Pruner<'_> {
         if !dealt_with {
             return Ok(false);
         }
-        fs::unlinkat(&place, path.file_name(), AtFlags::empty())?;
+        self.take(&place, path)?;
         Ok(true)
     }
 
@@ -232,28 +235,22 @@ impl Pruner<'_> {
     }
 
     /// Moves out of the layer each folder that hides the real one although both hold the same. Gives those.
-    fn whole(&self, leaving: &Path, tops: &BTreeSet<RelPath>) -> io::Result<Vec<RelPath>> {
-        remove_tree(leaving)?;
-        std::fs::DirBuilder::new().mode(0o700).create(leaving)?;
-        let to = Tree::open(leaving)?;
+    fn whole(&mut self, tops: &BTreeSet<RelPath>) -> Vec<RelPath> {
         let mut gone = Vec::new();
-        for (index, top) in tops.iter().enumerate() {
-            let parent = top.parent();
-            let moved = || -> io::Result<bool> {
-                if self.view.masks.iter().any(|mask| mask.is_within(top)) || !self.is_twin(top)? {
+        for top in tops {
+            let moved = |this: &mut Self| -> io::Result<bool> {
+                if this.view.masks.iter().any(|mask| mask.is_within(top)) || !this.is_twin(top)? {
                     return Ok(false);
                 }
-                let place = self.upper().place(parent.as_ref())?;
-                fs::renameat(&place, top.file_name(), to.root(), index.to_string().as_bytes())?;
+                let place = this.upper().place(top.parent().as_ref())?;
+                this.take(&place, top)?;
                 Ok(true)
             };
-            if moved().unwrap_or(false) {
-                // Out of the layer on disk, too, before its content goes.
-                fs::fsync(self.upper().dir(parent.as_ref())?)?;
+            if moved(self).unwrap_or(false) {
                 gone.push(top.clone());
             }
         }
-        Ok(gone)
+        gone
     }
 
     /// Whether a folder of the layer and the real one hold the same, and nothing in them is left to land.
@@ -322,14 +319,16 @@ impl Pruner<'_> {
         Ok(is_dir(&ours) && is_dir(&real) && (ours.mode ^ real.mode) & bits == 0)
     }
 
-    /// Removes a folder through which the real one shows everywhere.
+    /// Takes out a folder through which the real one shows everywhere.
     fn folder(&mut self, path: &RelPath) -> io::Result<()> {
-        if !matches!(self.way(Some(path)), Way::Open) || !self.same_mode(path)? {
+        if !matches!(self.way(Some(path)), Way::Open)
+            || !self.same_mode(path)?
+            || !tree::names(self.upper().dir(Some(path))?)?.is_empty()
+        {
             return Ok(());
         }
         let place = self.upper().place(path.parent().as_ref())?;
-        // Refused for one that still holds something.
-        Ok(fs::unlinkat(&place, path.file_name(), AtFlags::REMOVEDIR)?)
+        self.take(&place, path)
     }
 }
 

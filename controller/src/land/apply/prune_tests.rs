@@ -28,7 +28,6 @@ fn landed_changes_leave_the_layer_in_every_world() {
         );
         land(&fixture).unwrap();
         assert_eq!(layer(&fixture), [""; 0], "{world:?}");
-        assert!(!fixture.session().dir.join(prune::LEAVING).exists());
         assert_eq!(fixture.lines(), [""; 0], "{world:?}");
         let real = fixture.real();
         fixture.give_back();
@@ -105,7 +104,7 @@ fn what_the_owner_changed_during_the_landing_leaves_the_sessions_copy_in_the_lay
         }
         Ok(())
     };
-    apply_with(&fixture.state, &fixture.id, &Selection::default(), &digest, &mut edit).unwrap();
+    super::tests::apply_stopping(&fixture, &digest, &mut edit).unwrap();
     fixture.give_back();
     // Not what landed, so what the session wrote stays in the layer, too: nothing is lost, and nothing is a change.
     assert!(layer(&fixture).iter().any(|l| l.starts_with("f f 644 1")));

@@ -19,18 +19,12 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug)]
-pub(super) struct Stage {
+pub(in crate::land) struct Stage {
     pub path: PathBuf,
     /// Where a stage went that lay in the way.
     pub aside: Option<PathBuf>,
     dir: OwnedFd,
 }
-
-/// What the stage is called in the session's folder.
-pub(super) const NAME: &str = "landing";
-
-/// What its name begins with in the project, before the session's id.
-pub(super) const HIDDEN: &str = ".landbox-";
 
 /// The name of a step's place.
 pub(super) fn name(index: usize) -> Vec<u8> {
@@ -38,49 +32,25 @@ pub(super) fn name(index: usize) -> Vec<u8> {
 }
 
 impl Stage {
-    /// Makes the stage where a rename reaches the project: in the session's folder, else in the repository's `.git`,
-    /// where git looks at nothing it does not know, else in the project under a hidden name.
-    pub(super) fn make(
-        project: &Tree,
-        root: &Path,
-        session_dir: &Path,
-        id: &SessionId,
-    ) -> Result<Self> {
-        let what = || "can't make the folder in which the landing is prepared".to_owned();
-        let mount = mount_of(project.root()).context(what)?;
-        let git = root.join(".git");
-        let is_dir = |p: &Path| std::fs::symlink_metadata(p).is_ok_and(|m| m.is_dir());
-        let hidden = format!("{HIDDEN}{id}");
-        let mut places = vec![session_dir.join(NAME)];
-        if is_dir(&git) {
-            places.push(git.join(&hidden));
-        }
-        places.push(root.join(&hidden));
-        for path in places {
-            let parent = path.parent().unwrap_or(root);
-            let Ok(fd) = Tree::open(parent) else { continue };
-            if mount_of(fd.root()).context(what)? != mount {
-                continue;
-            }
-            let aside = clear(&path, id)?;
-            match std::fs::DirBuilder::new().mode(0o700).create(&path) {
-                Ok(()) => return Ok(Self { aside, ..Self::open(path).context(what)? }),
-                Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {}
-                Err(e) => return Err(e).context(what),
-            }
-        }
-        Err(Failure::new(
-            Kind::Failed,
-            "there is no place on the project's file system to prepare the landing in",
-        )
-        .hint(format!("make {} writable for yourself", crate::session::store::show(root))))
+    /// Makes the stage of that name in the project's place. What lies there already is put aside.
+    pub(super) fn make(place: &Path, name: &str, session: &SessionId) -> Result<Self> {
+        let path = place.join(name);
+        let what = || format!("can't make {}", crate::session::store::show(&path));
+        let aside = clear(&path, session)?;
+        std::fs::DirBuilder::new().mode(0o700).create(&path).context(what)?;
+        Ok(Self { aside, ..Self::open(path.clone()).context(what)? })
     }
 
     /// Opens a stage that exists.
-    pub(super) fn open(path: PathBuf) -> io::Result<Self> {
+    pub(in crate::land) fn open(path: PathBuf) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let dir = fs::open(&path, flags, Mode::empty())?;
         Ok(Self { path, aside: None, dir })
+    }
+
+    /// Identity of the object of a step, if it lies here.
+    pub(in crate::land) fn holds(&self, slot: usize) -> io::Result<Option<((u32, u32), u64)>> {
+        Ok(tree::meta_at(&self.dir, &name(slot))?.map(|meta| (meta.dev, meta.ino)))
     }
 
     pub(super) fn dir(&self) -> &OwnedFd {
@@ -95,7 +65,7 @@ impl Stage {
         changes: &HashMap<&RelPath, &Change>,
         bodies: &dyn Bodies,
     ) -> Result<()> {
-        for (index, step) in steps.iter_mut().enumerate() {
+        for step in steps.iter_mut() {
             let what = format!("can't prepare {}", step.path);
             let (new, replaces) = match &step.action {
                 Action::Put { new, .. } => (new, false),
@@ -105,7 +75,7 @@ impl Stage {
             let old =
                 if replaces { project.meta(&step.path).context(|| what.clone())? } else { None };
             let place = Place { stage: self, project, path: &step.path, old };
-            let name = name(index);
+            let name = name(step.slot);
             match new {
                 Node::File { .. } => {
                     let Some(change) = changes.get(&step.path) else {
@@ -122,6 +92,7 @@ impl Stage {
             let meta = tree::meta_at(&self.dir, &name).context(|| what.clone())?;
             let meta = meta.ok_or_else(|| Failure::new(Kind::Failed, what))?;
             step.staged = Some((meta.dev, meta.ino));
+            step.attributes = tree::attributes(&self.dir, &name, &meta);
         }
         self.sync(steps)
     }
@@ -133,9 +104,8 @@ impl Stage {
             Action::Put { new, .. } | Action::Swap { new, .. } => new.kind() == EntryType::File,
             Action::Take { .. } | Action::Mode { .. } => false,
         };
-        let files: Vec<usize> =
-            steps.iter().enumerate().filter(|(_, s)| is_file(s)).map(|(index, _)| index).collect();
-        crate::land::sync::files(&files, |index| tree::file_at(&self.dir, &name(*index)))
+        let files: Vec<usize> = steps.iter().filter(|s| is_file(s)).map(|step| step.slot).collect();
+        crate::land::sync::files(&files, |slot| tree::file_at(&self.dir, &name(*slot)))
             .context(what)?;
         fs::fsync(&self.dir).context(what)
     }
@@ -167,7 +137,7 @@ impl Place<'_> {
             return Err(io::Error::other("the layer changed since it was scanned"));
         }
         if let Some(old) = self.old.filter(|m| m.kind == EntryType::File) {
-            self.keep_attributes(&file);
+            self.keep_attributes(&file)?;
             keep_owner(&file, &old);
         }
         self.set_mode(&file, *mode)
@@ -246,25 +216,29 @@ impl Place<'_> {
         }
     }
 
-    /// Carries the access list and the other attributes of the replaced file over, as far as they can be.
-    fn keep_attributes(&self, to: &File) {
-        let open = || -> io::Result<File> {
-            tree::file_at(self.project.place(self.path.parent().as_ref())?, self.path.file_name())
+    /// Carries the access list and the other attributes of the replaced file over. Those of the owner's making must
+    /// come along; those that the system keeps for itself come as far as they can.
+    fn keep_attributes(&self, to: &File) -> io::Result<()> {
+        let place = self.project.place(self.path.parent().as_ref())?;
+        let from = match tree::file_at(place, self.path.file_name()) {
+            Ok(from) => from,
+            // Who may not read the old file has told so on the card.
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => return Ok(()),
+            Err(e) => return Err(e),
         };
-        let Ok(from) = open() else { return };
-        let mut list = vec![0; 64 << 10];
-        let Ok(len) = fs::flistxattr(&from, &mut list[..]) else { return };
-        let mut value = vec![0; 64 << 10];
-        for name in list[..len].split(|b| *b == 0).filter(|n| !n.is_empty()) {
+        for (name, value) in tree::list_attributes(&from)? {
             // Capabilities and integrity seals belong to the old content.
             let stale = [&b"security.capability"[..], b"security.ima", b"security.evm"];
-            if stale.contains(&name) {
+            if stale.contains(&&name[..]) {
                 continue;
             }
-            if let Ok(len) = fs::fgetxattr(&from, name, &mut value[..]) {
-                let _ = fs::fsetxattr(to, name, &value[..len], XattrFlags::empty());
+            let own = name.starts_with(b"user.") || name.starts_with(b"system.posix_acl_");
+            match fs::fsetxattr(to, &name[..], &value, XattrFlags::empty()) {
+                Err(e) if own => return Err(e.into()),
+                Ok(()) | Err(_) => {}
             }
         }
+        Ok(())
     }
 
     /// Sets permission bits and reads them back: some file systems keep none.
@@ -286,11 +260,4 @@ fn keep_owner(file: &File, old: &Meta) {
     if new.gid != old.gid {
         let _ = fs::fchown(file, None, Some(Gid::from_raw(old.gid)));
     }
-}
-
-/// Device and mount: what a rename must not cross.
-fn mount_of(fd: impl AsFd) -> io::Result<((u32, u32), u64)> {
-    let mask = fs::StatxFlags::BASIC_STATS | fs::StatxFlags::MNT_ID;
-    let stat = fs::statx(fd.as_fd(), c"", AtFlags::EMPTY_PATH, mask)?;
-    Ok(((stat.stx_dev_major, stat.stx_dev_minor), stat.stx_mnt_id))
 }

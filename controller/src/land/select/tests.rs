@@ -1,7 +1,7 @@
 //! Parts of changes that land, through real overlays.
 
 use super::*;
-use crate::land::apply::apply;
+use crate::land::apply::tests::apply_these;
 use crate::land::review::Review;
 use crate::land::testing::{Fixture, WORLDS, sh};
 
@@ -24,7 +24,7 @@ fn a_part_lands_and_the_rest_stays_and_lands_later() {
             let digest = review.digest;
             let card = review.card(&fixture.session()).unwrap();
             drop(review);
-            apply(&fixture.state, &fixture.id, selection, &digest).unwrap();
+            apply_these(&fixture, selection, &digest).unwrap();
             (card.files, card.added, card.deleted)
         };
         let part = part_of("f", 0o644, "one\n2\n3\n");
@@ -53,6 +53,6 @@ fn a_part_of_what_is_no_longer_a_file_is_refused_by_the_digest() {
     let part = part_of("f", 0o644, "one\n2\n");
     let shown = Review::of(&fixture.session(), None, part.clone()).unwrap().digest;
     fixture.run("rm f; ln -s x f");
-    let failure = apply(&fixture.state, &fixture.id, &part, &shown).unwrap_err();
+    let failure = apply_these(&fixture, &part, &shown).unwrap_err();
     assert_eq!(failure.kind, crate::error::Kind::Refused);
 }

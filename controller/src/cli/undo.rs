@@ -1,0 +1,94 @@
+//! `landbox undo`.
+
+use super::Invocation;
+use crate::error::{Context, Failure, Kind, Result};
+use crate::host;
+use crate::land::{apply, undo};
+use crate::seal::Key;
+use crate::session::store::{StateDir, show};
+use crate::ui::text::visible;
+use clap::Args;
+use landbox_shared::path::AbsPath;
+
+#[derive(Debug, Args)]
+pub(super) struct UndoArgs {
+    /// Session; the last landing in this directory when left out
+    #[arg(value_name = "ID")]
+    id: Option<String>,
+}
+
+pub(super) fn undo(call: &Invocation, args: UndoArgs) -> Result<u8> {
+    let home = host::home()?;
+    let state = StateDir::open(&StateDir::locate(&home))?;
+    // A folder that is gone is no obstacle to naming a session.
+    let here = match &args.id {
+        Some(_) => None,
+        None => {
+            let here = std::env::current_dir().and_then(|dir| dir.canonicalize());
+            AbsPath::from_path(&here.context(|| "can't tell where we are".into())?).ok()
+        }
+    };
+    let mut notes = Vec::new();
+    if let Some(here) = &here {
+        notes.extend(apply::recover(&state, here)?);
+    }
+    let target = undo::find(&state, args.id.as_deref(), here.as_ref());
+    if let Ok(target) = &target {
+        notes.extend(apply::recover(&state, target.project())?);
+    }
+    for note in &notes {
+        call.ui.warning(note);
+    }
+    // What was just finished may have been this very undo.
+    let target = if notes.is_empty() {
+        target?
+    } else {
+        undo::find(&state, args.id.as_deref(), here.as_ref())?
+    };
+    let key = Key::load(&host::key_dir(&home)?)?;
+    let undone = undo::undo(&state, &target, &key)?;
+    let id = &undone.session;
+    if call.ui.json {
+        call.ui.document(&serde_json::json!({
+            "session": id,
+            "project": undone.project.to_string(),
+            "landing": undone.number,
+            "landed_at": undone.landed_at,
+            "changes": undone.changes,
+            "pending": undone.pending,
+            "kept": undone.kept.as_ref().map(|path| show(path)),
+            "receipt": show(&undone.receipt),
+        }))?;
+    } else {
+        let changes = if undone.changes == 1 {
+            "1 change".into()
+        } else {
+            format!("{} changes", undone.changes)
+        };
+        call.ui.status(format!(
+            "Undid the landing of {} of {id}: {changes} in {}.",
+            undone.landed_at, undone.project
+        ));
+        if undone.pending {
+            call.ui.status(format!("They wait in the session again: landbox land {id}"));
+        }
+    }
+    if let Some(kept) = &undone.kept {
+        call.ui.warning(format!(
+            "session {id} does not hold all of it any more; what had landed is kept in {} for {} days",
+            show(kept),
+            undo::KEPT_DAYS
+        ));
+    }
+    match &undone.disturbed {
+        None => Ok(0),
+        Some(path) => Err(Failure::new(
+            Kind::Failed,
+            format!(
+                "all of it was undone, but {} was changed again right afterwards",
+                visible(path.as_bytes())
+            ),
+        )
+        .hint("look at that file: it is no longer what it was before the landing")),
+    }
+}

@@ -1,0 +1,173 @@
+//! What remains to be done once a landing, or an undo, has happened. All of it can be done twice, and is, if it was cut
+//! short.
+
+use super::entry::{Entry, Standing};
+use super::journal::{Journal, Work};
+use super::plan::{Action, Step};
+use super::{parts, try_stop};
+use crate::error::{Context, Result};
+use crate::land::base::Store;
+use crate::land::kind::EntryType;
+use crate::land::layer::{LayerView, project_of};
+use crate::land::receipt::{self, Line, Outcome, Receipt};
+use crate::land::resolve::{Decision, Resolution, Resolved};
+use crate::land::tree::{self, Time, Tree};
+use crate::session::store::{Session, StateDir, show};
+use landbox_shared::digest::Digest;
+use landbox_shared::path::RelPath;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+/// How it ended.
+#[derive(Debug, Default)]
+pub(in crate::land) struct Finished {
+    /// Whether the session shows the changes again.
+    pub pending: bool,
+    /// Where what had landed is kept, because the session no longer holds all of it.
+    pub kept: Option<PathBuf>,
+    /// The same as a clause.
+    pub note: Option<String>,
+}
+
+/// Finishes work that has happened. `held` says that the caller holds the session stopped.
+pub(in crate::land) fn finish(
+    journal: &Journal,
+    state: &StateDir,
+    held: Option<&Session>,
+) -> Result<Finished> {
+    match journal.work {
+        Work::Landing => {
+            // A session that can't be read, or is gone, has no use for it.
+            if let Ok(mut session) = state.load(&journal.entry.session)
+                && session.state.landing.count < journal.entry.number
+            {
+                session.state.landing.synced = false;
+                session.state.changes = crate::land::counts(&session, false).ok();
+                count(&mut session, &journal.entry)?;
+            }
+            journal.entry.stand(state, Standing::New, Standing::Kept)?;
+            receipt::publish(journal.receipt.as_path())?;
+            Ok(Finished::default())
+        }
+        Work::Undo => undo(journal, state, held),
+    }
+}
+
+/// Records a landing in its session.
+pub(super) fn count(session: &mut Session, entry: &Entry) -> Result<()> {
+    session.state.landing.count = entry.number;
+    session.state.landing.last_at = Some(entry.at.clone());
+    session.save_state()
+}
+
+fn undo(journal: &Journal, state: &StateDir, held: Option<&Session>) -> Result<Finished> {
+    receipt::publish(journal.receipt.as_path())?;
+    let entry = &journal.entry;
+    let loaded = match held {
+        Some(session) => Some(session.clone()),
+        None => state.load(&entry.session).ok(),
+    };
+    let mut all_back = false;
+    if let Some(mut session) = loaded.filter(|s| s.state.landing.discarded_at.is_none()) {
+        let stopped = match held {
+            Some(_) => None,
+            None => try_stop(&session)?,
+        };
+        if held.is_some() || stopped.is_some() {
+            all_back = give_back(journal, state, &session)?;
+            session = state.load(&entry.session)?;
+            session.state.changes = crate::land::counts(&session, false).ok();
+            session.state.landing.synced = false;
+        } else {
+            session.state.changes = None;
+        }
+        if !session.state.landing.undone.contains(&entry.number) {
+            session.state.landing.undone.push(entry.number);
+        }
+        session.save_state()?;
+    }
+    if all_back {
+        entry.remove(state)?;
+        return Ok(Finished { pending: true, ..Finished::default() });
+    }
+    let kept = entry.store.to_path_buf();
+    let note = format!(
+        "session {} does not hold all of it any more: what had landed is kept in {}",
+        entry.session,
+        show(&kept)
+    );
+    Ok(Finished { pending: false, kept: Some(kept), note: Some(note) })
+}
+
+/// Puts back into a stopped session's layer what left it when it landed, and the base as it was before. Gives whether
+/// the session holds again all that had landed.
+fn give_back(journal: &Journal, state: &StateDir, session: &Session) -> Result<bool> {
+    let entry = &journal.entry;
+    let Some(layer) = project_of(session).cloned() else { return Ok(false) };
+    let path = session.upper(&layer.id);
+    let upper = match Tree::open(&path) {
+        Ok(upper) => upper,
+        Err(e) if tree::is_absence(&e) => return Ok(false),
+        Err(e) => return Err(e).context(|| format!("can't read the layer {}", show(&path))),
+    };
+    let parts = parts::parts_of(&state.sessions_dir(), &entry.session, entry.number);
+    parts::put_back(&parts, &upper)
+        .context(|| format!("can't put what had landed back into {}", show(&path)))?;
+    let project = Tree::open(entry.project.as_path())
+        .context(|| format!("can't open the project {}", entry.project))?;
+    let paths = entry.detail(state)?.rebased;
+    let mut store = Store::open(&session.dir, &layer.id)?;
+    store.restore(&parts::records_of(&parts), &paths, &project)?;
+    drop(store);
+    let view = LayerView::read(session, &layer, false)?;
+    let changes = &view.changeset.changes;
+    let shown: BTreeSet<&RelPath> = changes.iter().map(|change| &change.path).collect();
+    let holds = |path: &RelPath| {
+        shown.contains(path) || view.upper.meta(path).is_ok_and(|meta| meta.is_some())
+    };
+    // What came with the landing; a name that went is nothing to be lost.
+    let landed = |step: &&Step| match &step.action {
+        Action::Take { old } | Action::Swap { old, .. } => old.kind() != EntryType::Dir,
+        Action::Put { .. } | Action::Mode { .. } => false,
+    };
+    Ok(journal.steps.iter().filter(landed).all(|step| holds(&step.path)))
+}
+
+/// The receipt of a landing.
+pub(super) fn receipt(
+    session: &Session,
+    number: u32,
+    digest: Digest,
+    resolution: &Resolution,
+    staying: &[RelPath],
+) -> Receipt {
+    let lines = resolution.items.iter().flat_map(|item| lines(item, staying)).collect();
+    Receipt::landing(&session.snapshot, number, digest, lines)
+}
+
+/// What is said of one change: what is really found and put there.
+fn lines(item: &Resolved, staying: &[RelPath]) -> Vec<Line> {
+    let path = &item.change.path;
+    let outcome = match &item.decision {
+        _ if staying.contains(path) => Outcome::Stays,
+        Decision::Layer(_) => Outcome::Landed,
+        Decision::Bytes(_) | Decision::Mode(_) => Outcome::Merged,
+        Decision::Mine => Outcome::Mine,
+        Decision::Skip | Decision::Open(_) => Outcome::Skipped,
+    };
+    let put = item.effective();
+    if put.is_empty() {
+        let there = item.expect.node();
+        return vec![Line::new(path, there, there, outcome)];
+    }
+    put.iter().flat_map(|change| Line::of(change, outcome)).collect()
+}
+
+/// The folders whose names the steps change, with the time of their last change.
+pub(super) fn times(steps: &[Step], project: &Tree) -> Vec<(Option<RelPath>, Time)> {
+    let parents: BTreeSet<Option<RelPath>> = steps.iter().map(|s| s.path.parent()).collect();
+    let time = |path: &Option<RelPath>| -> Option<Time> {
+        Some(tree::meta_of(project.place(path.as_ref()).ok()?).ok()?.mtime)
+    };
+    parents.into_iter().filter_map(|path| Some((path.clone(), time(&path)?))).collect()
+}

@@ -1,0 +1,99 @@
+//! What left a session's layer because it landed, kept beside the layer until the landing can't be undone any more.
+//!
+//! ```text
+//! <session>/landed/<n>/names      the paths in the layer, each ended by NUL, in the order in which they left
+//! <session>/landed/<n>/<i>        what was at the i-th
+//! <session>/landed/<n>/records    the base store as it was before the landing
+//! ```
+
+use crate::land::tree::{self, Tree};
+use landbox_shared::id::SessionId;
+use landbox_shared::path::RelPath;
+use rustix::fs::{self, RenameFlags};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// How the folder is called in the session's.
+pub(in crate::land) const LANDED: &str = "landed";
+
+const NAMES: &str = "names";
+const RECORDS: &str = "records";
+
+/// The folder of one landing's parts.
+pub(in crate::land) fn parts_of(sessions: &Path, session: &SessionId, number: u32) -> PathBuf {
+    sessions.join(session.as_str()).join(LANDED).join(number.to_string())
+}
+
+/// The base store as it was before the landing.
+pub(in crate::land) fn records_of(parts: &Path) -> PathBuf {
+    parts.join(RECORDS)
+}
+
+/// The parts of a landing that is being made.
+#[derive(Debug)]
+pub(super) struct Parts {
+    dir: Tree,
+    names: File,
+    next: usize,
+}
+
+impl Parts {
+    /// Makes the folder; what an earlier landing of that number left there was never landed.
+    pub(super) fn make(path: &Path) -> io::Result<Self> {
+        crate::overlay::remove::remove_tree(path)?;
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+        let names =
+            File::options().write(true).create_new(true).mode(0o600).open(path.join(NAMES))?;
+        Ok(Self { dir: Tree::open(path)?, names, next: 0 })
+    }
+
+    /// Moves the object at `path` of the layer, of which `place` is the folder, here. Its name is written down first.
+    pub(super) fn take(&mut self, place: &OwnedFd, path: &RelPath) -> io::Result<()> {
+        let mut line = path.as_bytes().to_vec();
+        line.push(0);
+        self.names.write_all(&line)?;
+        let slot = self.next.to_string();
+        self.next += 1;
+        Ok(fs::renameat(place, path.file_name(), self.dir.root(), slot.as_str())?)
+    }
+
+    pub(super) fn sync(&self) -> io::Result<()> {
+        self.names.sync_all()?;
+        Ok(fs::fsync(self.dir.root())?)
+    }
+}
+
+/// Puts everything back into the layer that the session has not written again since.
+pub(in crate::land) fn put_back(path: &Path, upper: &Tree) -> io::Result<()> {
+    let names = match std::fs::read(path.join(NAMES)) {
+        Ok(names) => names,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(e),
+    };
+    let dir = Tree::open(path)?;
+    // What follows the last NUL was cut short, before its object moved.
+    let whole = names.iter().rposition(|b| *b == 0).map_or(0, |end| end + 1);
+    let lines: Vec<&[u8]> = names[..whole].split(|b| *b == 0).collect();
+    for (slot, line) in lines.iter().enumerate().rev().filter(|(_, line)| !line.is_empty()) {
+        let slot = slot.to_string();
+        if tree::meta_at(dir.root(), slot.as_bytes())?.is_none() {
+            continue;
+        }
+        let Ok(to) = RelPath::new(*line) else { continue };
+        let moved = upper.place(to.parent().as_ref()).and_then(|place| {
+            let flags = RenameFlags::NOREPLACE;
+            Ok(fs::renameat_with(dir.root(), slot.as_str(), &place, to.file_name(), flags)?)
+        });
+        match moved {
+            Ok(()) => {}
+            // The session has made something of its own there since, or of a folder above: that is what it wants.
+            Err(e) if Errno::from_io_error(&e) == Some(Errno::EXIST) || tree::is_absence(&e) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
