@@ -81,7 +81,7 @@ fn every_command_gives_one_document_with_every_key() {
         "workdir",
         "",
     ];
-    const CARD: [&str; 11] = [
+    const CARD: [&str; 12] = [
         "added",
         "applied",
         "changes",
@@ -91,6 +91,7 @@ fn every_command_gives_one_document_with_every_key() {
         "files",
         "groups",
         "other_layers",
+        "receipt",
         "session",
         "targets",
     ];
@@ -140,6 +141,6 @@ fn every_command_gives_one_document_with_every_key() {
     let discarded = place.json(["discard", "s", "--yes"]);
     assert_eq!(keys(&discarded), session);
     assert!(discarded["landing"]["discarded_at"].is_string());
-    assert_eq!(keys(&place.json(["gc"])), ["dry_run", "kept", "leftovers", "removed"]);
+    assert_eq!(keys(&place.json(["gc"])), ["dry_run", "kept", "leftovers", "removed", "undo"]);
     assert_eq!(keys(&place.json(["doctor"])), ["checks", "ok"]);
 }
