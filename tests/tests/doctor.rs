@@ -30,6 +30,8 @@ fn every_line_of_the_doctor_is_well_on_a_machine_that_runs_the_suite() {
         "proc",
         "state",
         "owners",
+        "slirp4netns",
+        "tun",
         "landlock",
         "git",
     ] {

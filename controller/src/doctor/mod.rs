@@ -2,6 +2,7 @@
 
 mod install;
 mod machine;
+mod network;
 mod project;
 mod storage;
 mod trial;
@@ -108,6 +109,7 @@ pub fn examine() -> Report {
             kernel.landlock_abi().or_else(|| fuse.as_ref().and_then(Outcome::landlock_abi)),
         ));
     }
+    checks.extend(network::link());
     checks.push(project::foreign_owners(&facts));
     checks.push(machine::git());
     Report::new(checks)

@@ -61,9 +61,19 @@ impl Lack {
     }
 }
 
+/// What the link's program lacks.
+pub fn program() -> Option<Lack> {
+    program_at(Path::new(PROGRAM))
+}
+
+/// What is wrong with the device.
+pub fn tun() -> Option<Lack> {
+    tun_at(Path::new(TUN))
+}
+
 /// Asks for everything a network policy needs, before anything is made.
 pub fn require() -> Result<()> {
-    let Some(lack) = lack() else { return Ok(()) };
+    let Some(lack) = program().or_else(tun) else { return Ok(()) };
     let sudo = if rustix::process::geteuid().is_root() { "" } else { "sudo " };
     Err(Failure::new(
         Kind::Unavailable,
@@ -73,12 +83,7 @@ pub fn require() -> Result<()> {
     .hint("--network off needs none of this"))
 }
 
-/// What is missing first.
-pub fn lack() -> Option<Lack> {
-    program(Path::new(PROGRAM)).or_else(|| tun(Path::new(TUN)))
-}
-
-fn program(path: &Path) -> Option<Lack> {
+fn program_at(path: &Path) -> Option<Lack> {
     use rustix::fs::{Access, AtFlags, CWD, accessat};
     if std::fs::symlink_metadata(path).is_err() {
         return Some(Lack::Program);
@@ -131,7 +136,7 @@ fn help(path: &Path) -> std::result::Result<String, String> {
 }
 
 /// Opens the device as the link will, which also meets what permission bits don't show. An opened one does nothing.
-fn tun(path: &Path) -> Option<Lack> {
+fn tun_at(path: &Path) -> Option<Lack> {
     let error = match std::fs::File::options().read(true).write(true).open(path) {
         Ok(_) => return None,
         Err(error) => error,
@@ -173,30 +178,30 @@ mod tests {
     #[test]
     fn a_program_without_a_flag_is_named_with_the_flag() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(program(&dir.path().join("none")), Some(Lack::Program));
+        assert_eq!(program_at(&dir.path().join("none")), Some(Lack::Program));
         let all = FLAGS.join(" text\n");
         let whole = script(dir.path(), &format!("echo '{all} text'"));
-        assert_eq!(program(&whole), None);
+        assert_eq!(program_at(&whole), None);
         let without = all.replace("--disable-dns", "--disable-dnsx");
         let old = script(dir.path(), &format!("echo '{without}'"));
-        let lack = program(&old).unwrap();
+        let lack = program_at(&old).unwrap();
         assert_eq!(lack, Lack::Flag("--disable-dns"));
         assert!(lack.found().contains("--disable-dns") && lack.fix("").contains(PACKAGE));
         std::fs::set_permissions(&old, std::fs::Permissions::from_mode(0o644)).unwrap();
-        assert!(matches!(program(&old), Some(Lack::Broken(_))));
+        assert!(matches!(program_at(&old), Some(Lack::Broken(_))));
     }
 
     #[test]
     fn a_missing_device_and_a_closed_one_are_told_apart() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("tun");
-        let Some(Lack::Tun { why, exists: false }) = tun(&path) else { panic!("it is there") };
+        let Some(Lack::Tun { why, exists: false }) = tun_at(&path) else { panic!("it is there") };
         assert!(why.contains("not there"), "{why}");
         std::fs::create_dir(&path).unwrap();
-        let Some(Lack::Tun { why, exists: true }) = tun(&path) else { panic!("it opened") };
+        let Some(Lack::Tun { why, exists: true }) = tun_at(&path) else { panic!("it opened") };
         assert!(why.contains("has mode 0"), "{why}");
         std::fs::remove_dir(&path).unwrap();
         std::fs::write(&path, "").unwrap();
-        assert_eq!(tun(&path), None);
+        assert_eq!(tun_at(&path), None);
     }
 }

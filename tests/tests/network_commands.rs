@@ -1,0 +1,135 @@
+//! `landbox sandbox-network-policy`, and what a network policy is refused with before anything is made.
+#![allow(clippy::unwrap_used)] // tests
+
+use landbox_tests::Place;
+use landbox_tests::world::World;
+use std::path::PathBuf;
+
+const POLICY: &str = r#"{
+  "version": 1, // comments are fine
+  "public": {"mode": "allowlist", "rules": [
+    {"cidr": "93.184.216.99/24", "protocol": "tcp", "ports": [443]},
+    {"cidr": "::ffff:8.8.8.8"},
+  ]},
+  "private": {"mode": "block"},
+  "dnsServers": ["9.9.9.9"],
+}"#;
+
+fn place() -> Place {
+    let place = Place::new(World::USUAL);
+    place.write(place.home.join("p.json"), POLICY);
+    place
+}
+
+#[test]
+fn check_prints_the_normal_form_which_checks_as_itself() {
+    let place = place();
+    let verb = "sandbox-network-policy";
+    let check = |file: &std::path::Path| {
+        place.landbox([verb, "check", file.to_str().unwrap()]).output().expect(0)
+    };
+    let first = check(&place.home.join("p.json"));
+    assert!(
+        first.text().starts_with("{\n  \"version\": 1,\n  \"public\": {\n"),
+        "{}",
+        first.text()
+    );
+    assert!(first.text().contains("\"cidr\": \"93.184.216.0/24\""), "{}", first.text());
+    assert!(first.text().contains("\"cidr\": \"8.8.8.8/32\""), "{}", first.text());
+    let again = place.home.join("again.json");
+    place.write(&again, first.text());
+    let second = check(&again);
+    assert_eq!(second.text(), first.text());
+}
+
+#[test]
+fn check_names_every_mistake_and_ends_with_2() {
+    let place = place();
+    let policy = place.home.join("bad.json");
+    place.write(
+        &policy,
+        "{\"version\": 1, \"public\": {\"mode\": \"allowlist\", \"rules\": [\n{\"cidr\": \"example.com\"}]},\n\"private\": {\"mode\": \"open\"}}",
+    );
+    let file = policy.to_str().unwrap();
+    let out = place.landbox(["sandbox-network-policy", "check", file]).output().expect(2);
+    assert_eq!(out.text(), "");
+    for wanted in
+        ["bad.json:2: \"public.rules[0].cidr\"", "\"example.com\"", "bad.json:3: \"private.mode\""]
+    {
+        assert!(out.errors().contains(wanted), "{wanted}: {}", out.errors());
+    }
+}
+
+#[test]
+fn explain_gives_the_verdict_as_its_exit_code() {
+    let place = place();
+    let policy = place.home.join("p.json").display().to_string();
+    let ask = |words: &[&str], code: i32| {
+        let args = [&["sandbox-network-policy", "explain", &policy], words].concat();
+        place.landbox(&args).output().expect(code).text()
+    };
+    assert!(ask(&["93.184.216.34", "tcp", "443"], 0).starts_with("allowed"));
+    assert!(ask(&["93.184.216.34", "tcp", "80"], 1).contains("no rule matches"));
+    assert!(ask(&["93.184.216.34", "udp", "443"], 1).starts_with("denied"));
+    assert!(ask(&["8.8.8.8"], 0).contains("rules[1]"));
+    assert!(ask(&["::ffff:8.8.8.8", "udp", "1"], 0).contains("8.8.8.8"));
+    assert!(ask(&["9.9.9.9", "udp", "53"], 0).contains("dnsServers"));
+    assert!(ask(&["10.0.0.1", "tcp", "443"], 1).contains("private blocks"));
+    assert!(ask(&["127.0.0.1", "tcp", "443"], 0).contains("loopback"));
+    for bad in
+        [&["example.com"][..], &["10.0.0.0/8"], &["8.8.8.8", "tcp"], &["8.8.8.8", "tcp", "0"]]
+    {
+        ask(bad, 2);
+    }
+    let document =
+        place.json(["sandbox-network-policy", "explain", &policy, "8.8.8.8", "tcp", "1"]);
+    assert_eq!(document["decision"], "allowed");
+    assert_eq!((&document["zone"], &document["rule"]), (&"public".into(), &1.into()));
+}
+
+#[test]
+fn set_and_clear_need_the_daemon_and_nothing_works_inside() {
+    let place = place();
+    let policy = place.home.join("p.json").display().to_string();
+    let verb = "sandbox-network-policy";
+    for args in [&[verb, "set", "app", &policy][..], &[verb, "clear", "app"]] {
+        let out = place.landbox(args).output().expect(6);
+        assert!(out.errors().contains("daemon"), "{}", out.errors());
+    }
+    let out = place.landbox(["run", "--", "landbox", verb, "clear", "app"]).output().expect(6);
+    assert!(out.errors().contains("inside of a session"), "{}", out.errors());
+}
+
+#[test]
+fn what_a_policy_cannot_hold_is_refused_by_name_before_anything_is_made() {
+    let place = place();
+    let policy = place.home.join("p.json").display().to_string();
+    let run = ["run", "--network", &policy, "--", "true"];
+    for (name, value) in [
+        ("HTTPS_PROXY", "http://user:secret@127.0.0.1:1"),
+        ("all_proxy", "socks5://127.0.0.1:1"),
+        ("BOTMUX_MCP_GATEWAY_SOCKET", "/run/botmux-mcp/s/gateway.sock"),
+    ] {
+        let out = place.landbox(run).env(name, value).output().expect(125);
+        assert!(out.errors().contains(name), "{}", out.errors());
+        assert!(!out.errors().contains(value), "{}", out.errors());
+    }
+    let inner =
+        "{\"version\": 1, \"public\": {\"mode\": \"allow\"}, \"private\": {\"mode\": \"block\"}}";
+    let bots = place.home.join(".config/landbox/bots.json");
+    for (more, wanted) in [
+        ("\"sandbox\": false", "needs the sandbox"),
+        ("\"backendType\": \"tmux\"", "tmux"),
+        ("\"backendType\": \"riff\"", "riff"),
+        ("\"existingAppServer\": {\"url\": \"x\"}", "existingAppServer"),
+        ("\"env\": {\"http_proxy\": \"x\"}", "http_proxy"),
+    ] {
+        let bot = format!(
+            "[{{\"name\": \"b\", \"command\": \"true\", \"sandboxNetworkPolicy\": {inner}, {more}}}]"
+        );
+        place.write(&bots, &bot);
+        let out = place.landbox(["run", "--bot", "b"]).output().expect(125);
+        assert!(out.errors().contains(wanted), "{more}: {}", out.errors());
+    }
+    assert_eq!(place.sessions(), [] as [PathBuf; 0]);
+}
