@@ -7,6 +7,7 @@ pub mod changeset;
 mod content;
 mod digest;
 pub mod discard;
+pub mod git;
 pub mod hunks;
 pub mod ignore;
 pub mod interactive;

@@ -3,6 +3,7 @@
 use super::card::{Card, Groups, OtherLayer, card_changes};
 use super::changeset::{Bodies, Change, Node, OldBytes};
 use super::digest::digest;
+use super::git::{Sayable, Source};
 use super::interactive::Item;
 use super::kind::{Durability, Group};
 use super::layer::{LayerView, policy_of, project_of};
@@ -15,7 +16,7 @@ use crate::session::model::ChangeCounts;
 use crate::session::store::Session;
 use landbox_shared::digest::Digest;
 use landbox_shared::id::LayerId;
-use landbox_shared::path::RelPath;
+use landbox_shared::path::{AbsPath, RelPath};
 use landbox_shared::policy::LayerKind;
 use std::collections::HashSet;
 use std::io::{Read as _, Write};
@@ -67,6 +68,16 @@ impl Review {
     /// What can land of the selection, read for a review by hand.
     pub fn items(&self) -> Result<Vec<Item>> {
         Item::read(self.selected().filter(|c| c.landable), &self.view)
+    }
+
+    /// The real folder that it is about.
+    pub(super) fn target(&self) -> &AbsPath {
+        &self.view.changeset.target
+    }
+
+    /// What of the selection a commit can hold.
+    pub(super) fn source(&self) -> Source<'_> {
+        Source { sayable: Sayable::of(self.selected(), &self.obstructed()), bodies: &self.view }
     }
 
     /// Whether anything of the selection can land.

@@ -61,7 +61,7 @@ pub enum Coverage {
 }
 
 impl Coverage {
-    fn writes(self) -> bool {
+    pub(crate) fn writes(self) -> bool {
         match self {
             Self::Whole | Self::NotMode | Self::NotFolder => true,
             Self::NotName | Self::NotType | Self::NotEmptied | Self::NotKnown => false,

@@ -1,0 +1,75 @@
+//! `--to-branch`: a commit on a new branch. Work tree, index and HEAD stay as they are.
+
+use super::base::Ground;
+use super::message::Message;
+use super::repo::{Repo, move_refs};
+use super::run::{Git, outcome};
+use super::stream::{Onto, make};
+use super::workshop::Workshop;
+use crate::error::{Failure, Kind, Result};
+use crate::land::review::Review;
+use crate::session::store::Session;
+use crate::ui::text::visible_name;
+
+/// A branch that was made.
+#[derive(Clone, Debug)]
+pub struct Branch {
+    /// The commit it is at.
+    pub commit: String,
+    /// Number of changes in it.
+    pub changes: usize,
+    /// Number of changes that git can't hold.
+    pub unsaid: usize,
+    /// Whether it starts from a commit before HEAD.
+    pub past: bool,
+}
+
+/// Makes a branch of that name with the review's changes.
+pub fn to_branch(
+    session: &Session,
+    review: &Review,
+    name: &str,
+    message: Option<&str>,
+) -> Result<Branch> {
+    let target = review.target();
+    let repo = Repo::find(Git::find(target.as_path())?, target)?;
+    let branch = free(&repo, name)?;
+    let source = review.source();
+    if source.sayable.changes.is_empty() {
+        return Err(nothing());
+    }
+    let ground = Ground::newest(&repo, &source)?;
+    let message = Message::of(&repo.git, &repo.top, session, message)?;
+    let workshop = Workshop::open(&repo, &session.dir)?;
+    let onto = Onto { parent: ground.commit.as_deref(), tree: None };
+    let (commit, _) = make(&repo, &workshop, &source, &ground, &onto, &message)?;
+    let changes = source.sayable.changes.len();
+    workshop.hand_over(&commit, ground.commit.as_deref(), changes)?;
+    move_refs(&repo, &format!("create {branch} {commit}\n"), "landbox: new branch")?;
+    let past = ground.commit != repo.head()?;
+    Ok(Branch { commit, changes, unsaid: source.sayable.unsaid, past })
+}
+
+/// The full name of a branch that may be made.
+pub(super) fn free(repo: &Repo, name: &str) -> Result<String> {
+    let full = format!("refs/heads/{name}");
+    let mut check = repo.command();
+    check.args(["check-ref-format", &full]);
+    let shown = visible_name(name.as_bytes());
+    // What no git command could name again is no name either.
+    if name.starts_with('-') || name == "HEAD" || !outcome(&mut check)?.status.success() {
+        return Err(Failure::new(Kind::Usage, format!("{shown} is no name for a branch")));
+    }
+    let mut find = repo.command();
+    find.args(["show-ref", "--verify", "-q", &full]);
+    if outcome(&mut find)?.status.success() {
+        return Err(Failure::new(Kind::Refused, format!("there is a branch {shown} already"))
+            .hint("choose another name, or delete that one with git branch -d"));
+    }
+    Ok(full)
+}
+
+pub(super) fn nothing() -> Failure {
+    Failure::new(Kind::Nothing, "there is nothing in it that a commit can hold")
+        .hint("landbox land --apply lands it")
+}
