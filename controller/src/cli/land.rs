@@ -4,17 +4,17 @@ use super::Invocation;
 use crate::error::{Context, Failure, Kind, Result};
 use crate::land::apply::{self, Landed, Order};
 use crate::land::card::Card;
+use crate::land::git::Prepared;
 use crate::land::kind::Durability;
 use crate::land::review::Review;
 use crate::land::risk::consent::{self, Question};
 use crate::seal::Key;
-use crate::session::store::{Session, StateDir, show};
+use crate::session::store::{Session, StateDir};
 use crate::ui::card::{View, render};
 use crate::ui::patch::Preview;
 use clap::Args;
 use landbox_shared::digest::Digest;
 use landbox_shared::path::AbsPath;
-use std::path::Path;
 
 #[derive(Debug, Args)]
 pub(super) struct LandArgs {
@@ -28,17 +28,16 @@ pub(super) struct LandArgs {
     #[arg(long)]
     apply: bool,
     /// With --apply: do not ask
-    #[arg(long, requires = "apply")]
+    #[arg(long)]
     yes: bool,
-    /// With --apply: only if the changes still have this digest
-    #[arg(long, value_name = "DIGEST", requires = "apply")]
+    /// Only if the changes still have this digest
+    #[arg(long, value_name = "DIGEST")]
     expect: Option<String>,
     /// Land this kind of risk without being asked; may be repeated
-    #[arg(long, value_name = "KIND", conflicts_with = "patch")]
+    #[arg(long, value_name = "KIND", conflicts_with = "elsewhere")]
     accept_risk: Vec<String>,
-    /// Write the patch to FILE (`-` for stdout) and apply nothing
-    #[arg(long, value_name = "FILE", conflicts_with = "apply")]
-    patch: Option<std::path::PathBuf>,
+    #[command(flatten)]
+    elsewhere: super::elsewhere::ElsewhereArgs,
     #[command(flatten)]
     select: super::select::SelectArgs,
 }
@@ -72,6 +71,15 @@ pub(super) fn open(call: &Invocation, id: Option<&str>) -> Result<Opened> {
 pub(super) fn land(call: &Invocation, args: LandArgs) -> Result<u8> {
     let expected = args.expect.as_deref().map(expected).transpose()?;
     let accepted = consent::parse(&args.accept_risk)?;
+    let applies = args.apply || args.elsewhere.commit;
+    args.elsewhere.check()?;
+    if !applies && (args.yes || expected.is_some() && !args.elsewhere.is_asked()) {
+        let flag = if args.yes { "--yes" } else { "--expect" };
+        return Err(Failure::new(
+            Kind::Usage,
+            format!("{flag} says nothing without --apply or --commit"),
+        ));
+    }
     let Opened { state, session } = open(call, args.id.as_deref())?;
     let id = &session.snapshot.id;
     let mut selection = args.select.selection()?;
@@ -97,31 +105,23 @@ pub(super) fn land(call: &Invocation, args: LandArgs) -> Result<u8> {
         selection.reviewed = Some(std::sync::Arc::new(reviewed));
         review = Review::of(&session, None, selection.clone())?;
     }
-    if let Some(file) = &args.patch {
-        if call.ui.json && file == Path::new("-") {
-            return Err(Failure::new(Kind::Usage, "--json and --patch - both want stdout")
-                .hint("give --patch a file"));
-        }
-        write_patch(call, &review, file)?;
-        if call.ui.json {
-            call.ui.document(&review.card(&session)?)?;
-        }
+    if args.elsewhere.land(call, &session, &review)? {
         return Ok(0);
     }
-    if args.apply && review.is_live() {
+    if applies && review.is_live() {
         return Err(Failure::new(Kind::Refused, format!("session {id} is still running"))
             .hint("end it first; landbox diff shows what it has changed so far"));
     }
     let shown = review.digest;
     let asks = call.ui.is_interactive() && !args.yes;
-    let shows = !args.apply || asks;
+    let shows = !applies || asks;
     let mut preview = Preview::new();
     let mut card = if shows && !call.ui.json {
         review.card_with_patch(&session, &mut preview)?
     } else {
         review.card(&session)?
     };
-    if args.apply && !asks && !args.yes && expected.is_none() {
+    if applies && !asks && !args.yes && expected.is_none() {
         return Err(unasked(id.as_str(), &shown));
     }
     let can_ask = asks && review.has_landable() && !review.is_live();
@@ -142,27 +142,32 @@ pub(super) fn land(call: &Invocation, args: LandArgs) -> Result<u8> {
         call.ui.warning(note);
     }
     let open_risks = consent::open(&card, &accepted);
+    let committing = args.elsewhere.prepare(&session, &review)?;
     // The scan's lock on the base goes with it; the landing scans for itself.
     drop(review);
     if can_ask {
-        let question = format!("Apply this to {}?", session.snapshot.policy.project);
+        let action = if committing.is_some() { "Apply and commit" } else { "Apply" };
+        let question = format!("{action} this to {}?", session.snapshot.policy.project);
         let mut asked = std::iter::once(question).chain(open_risks.iter().map(Question::ask));
         if !asked.all(|question| call.ui.confirm(&question) == Some(true)) {
             call.ui.status("Nothing was changed.");
             return Ok(0);
         }
-    } else if !args.apply {
+    } else if !applies {
         return Ok(finish(call, &state, &card));
     } else {
         consent::refuse(id, &open_risks)?;
     }
+    committing.as_ref().map_or(Ok(()), Prepared::store)?;
     let key = Key::load(&crate::host::key_dir(&crate::host::home()?)?)?;
     let landed =
         apply::apply(&state, id, &Order { selection: &selection, shown: &shown, key: &key })?;
     card.receipt = Some(landed.receipt.clone());
     card.applied = true;
     card.durability = if landed.synced { Durability::Synced } else { Durability::Unsynced };
-    report(call, &session, &card, &landed)
+    let committed = committing.map_or(Ok(()), |prepared| super::elsewhere::commit(call, prepared));
+    let code = report(call, &session, &card, &landed)?;
+    committed.map(|()| code)
 }
 
 /// The layer is made durable once it was shown.
@@ -225,31 +230,4 @@ fn report(call: &Invocation, session: &Session, card: &Card, landed: &Landed) ->
         )
         .hint("look at that file: it is no longer what was reviewed")),
     }
-}
-
-fn write_patch(call: &Invocation, review: &Review, file: &Path) -> Result<()> {
-    if file == Path::new("-") {
-        return call.ui.patch(true, |out| review.write_patch(out));
-    }
-    let what = || format!("can't write {}", show(file));
-    // A device or a pipe (/dev/stdout, /dev/null) is written to; only a file may be replaced, where its links lead.
-    let place = match std::fs::metadata(file) {
-        Ok(meta) if meta.is_file() => std::fs::canonicalize(file).context(what)?,
-        Ok(_) => {
-            let out = std::fs::File::options().write(true).open(file).context(what)?;
-            return call.ui.patch_to(out, true, |out| review.write_patch(out));
-        }
-        Err(_) => file.to_owned(),
-    };
-    let dir = place.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // As the umask says: what a patch quotes may be private.
-    let mut out = tempfile::Builder::new()
-        .prefix(".landbox-")
-        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666))
-        .tempfile_in(dir)
-        .context(what)?;
-    review.write_patch(out.as_file_mut())?;
-    out.persist(&place).context(what)?;
-    call.ui.status(format!("Wrote the patch to {}.", show(file)));
-    Ok(())
 }

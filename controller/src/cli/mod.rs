@@ -5,6 +5,7 @@ mod by_hand;
 mod diff;
 mod discard;
 mod doctor;
+mod elsewhere;
 mod gc;
 mod land;
 mod ls;

@@ -30,6 +30,7 @@ const UNDER_WAY: [(&str, &str); 6] = [
 #[derive(Debug)]
 pub struct Prepared {
     repo: Repo,
+    workshop: Workshop,
     commit: String,
     parent: Option<String>,
     branch: Option<String>,
@@ -64,10 +65,13 @@ impl Prepared {
         let onto = Onto { parent: ground.commit.as_deref(), tree: None };
         let (commit, written) = make(&repo, &workshop, &source, &ground, &onto, &message)?;
         refuse_staged(&repo, &written, &ground)?;
-        workshop.hand_over(&commit, ground.commit.as_deref(), source.sayable.changes.len())?;
-        drop(workshop);
         let unsaid = source.sayable.unsaid;
-        Ok(Self { repo, commit, parent: ground.commit, branch, written, unsaid })
+        Ok(Self { repo, workshop, commit, parent: ground.commit, branch, written, unsaid })
+    }
+
+    /// Writes the commit to the owner's repository, for a landing that is about to happen. Still nothing points to it.
+    pub fn store(&self) -> Result<()> {
+        self.workshop.hand_over(&self.commit, self.parent.as_deref(), self.written.len())
     }
 
     /// Moves the branch, once what is in the commit has landed.

@@ -130,3 +130,26 @@ fn word(text: &str) -> String {
     let encoded = words.iter().map(|word| format!("=?UTF-8?B?{}?=", STANDARD.encode(word)));
     encoded.collect::<Vec<_>>().join("\n ")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_head_says_who_and_when_in_plain_letters() {
+        let (name, address, date) = author("Ada L <a@b.c> 1700000000 -0330").unwrap();
+        assert_eq!((name, address), ("Ada L", "a@b.c"));
+        assert_eq!(date, "Tue, 14 Nov 2023 18:43:20 -0330");
+        assert_eq!(word("Fix: it (now)"), "Fix: it (now)");
+        assert_eq!(word("é"), "=?UTF-8?B?w6k=?=");
+        assert!(word(&"é✓".repeat(60)).lines().all(|line| line.len() < 78 && line.is_ascii()));
+        assert!(word("=?UTF-8?Q?x?=").starts_with("=?UTF-8?B?"));
+    }
+
+    #[test]
+    fn no_line_of_a_message_ends_it() {
+        let (subject, body) = split("One\ntwo\n\n---\nFrom x\ndiff --git a b\nplain\n");
+        assert_eq!(subject, "One two");
+        assert_eq!(body, " ---\n From x\n diff --git a b\nplain\n");
+    }
+}

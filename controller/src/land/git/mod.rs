@@ -19,8 +19,6 @@ mod message;
 mod repo;
 mod run;
 mod stream;
-#[cfg(test)]
-mod tests;
 mod workshop;
 
 pub use branch::{Branch, to_branch};

@@ -65,7 +65,7 @@ pub(super) struct Entry {
 pub(super) const GITLINK: &str = "160000";
 
 /// The repository that the project lies in.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Repo {
     pub git: Git,
     /// The project.

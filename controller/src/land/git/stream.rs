@@ -36,7 +36,7 @@ pub(super) struct Onto<'a> {
 /// Makes the commit in the workshop. Gives its name and what changed.
 pub(super) fn make(
     repo: &Repo,
-    workshop: &Workshop<'_>,
+    workshop: &Workshop,
     source: &Source<'_>,
     ground: &Ground,
     onto: &Onto<'_>,
@@ -104,7 +104,7 @@ fn sides<'a>(changes: &[&'a Change]) -> (Vec<&'a RelPath>, Vec<&'a Change>) {
 fn put(
     out: &mut dyn Write,
     repo: &Repo,
-    workshop: &Workshop<'_>,
+    workshop: &Workshop,
     source: &Source<'_>,
     change: &Change,
     name: &[u8],

@@ -1,7 +1,7 @@
 //! A private repository in the session's folder, in which commits are made before the owner's repository hears of them.
 
 use super::repo::Repo;
-use super::run::{self, given, line, output, word};
+use super::run::{self, line, output, word};
 use crate::error::{Context, Failure, Kind, Result};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -11,17 +11,17 @@ const SINGLE: usize = 100;
 
 /// The repository. It goes with this.
 #[derive(Debug)]
-pub(super) struct Workshop<'a> {
+pub(super) struct Workshop {
     dir: tempfile::TempDir,
-    repo: &'a Repo,
+    repo: Repo,
 }
 
-impl<'a> Workshop<'a> {
+impl Workshop {
     /// Makes one that borrows the objects of `repo`.
-    pub(super) fn open(repo: &'a Repo, session_dir: &Path) -> Result<Self> {
+    pub(super) fn open(repo: &Repo, session_dir: &Path) -> Result<Self> {
         let what = || "can't make a repository to work in".to_owned();
         let dir = tempfile::Builder::new().prefix(".git-").tempdir_in(session_dir).context(what)?;
-        let made = Self { dir, repo };
+        let made = Self { dir, repo: repo.clone() };
         let format = format!("--object-format={}", repo.format.name());
         let mut init = made.command();
         init.args(["init", "-q", "--bare", "--template=", &format]);
@@ -84,13 +84,6 @@ impl<'a> Workshop<'a> {
             return Ok(());
         }
         Err(Failure::new(Kind::Failed, format!("{what}: git could not pack it ({packed})")))
-    }
-
-    /// Writes an object of ours and gives its name.
-    pub(super) fn write(&self, kind: &str, bytes: &[u8]) -> Result<String> {
-        let mut command = self.command();
-        command.args(["hash-object", "-w", "--stdin", "-t", kind]);
-        word(&given(&mut command, "can't write a commit", bytes)?)
     }
 }
 

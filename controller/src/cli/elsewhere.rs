@@ -1,0 +1,165 @@
+//! Landing somewhere else than in the work tree: a patch, a mail, a branch.
+
+use super::Invocation;
+use crate::error::{Context, Failure, Kind, Result};
+use crate::land::git;
+use crate::land::review::Review;
+use crate::session::store::{Session, show};
+use crate::ui::text::visible_name;
+use clap::Args;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, Args)]
+pub(super) struct ElsewhereArgs {
+    /// Write the patch to FILE (`-` for stdout) and apply nothing
+    #[arg(long, value_name = "FILE", group = "elsewhere", conflicts_with = "apply")]
+    patch: Option<PathBuf>,
+    /// Write a mail for `git am` to FILE (`-` for stdout) and apply nothing
+    #[arg(long, value_name = "FILE", group = "elsewhere", conflicts_with = "apply")]
+    mbox: Option<PathBuf>,
+    /// Commit to a new branch NAME and apply nothing: work tree, index and HEAD stay as they are
+    #[arg(long, value_name = "NAME", group = "elsewhere", conflicts_with = "apply")]
+    to_branch: Option<String>,
+    /// Apply, and commit what landed on the branch that is checked out
+    #[arg(long, conflicts_with = "elsewhere")]
+    pub commit: bool,
+    /// Message of the commit, of the branch or of the mail
+    #[arg(short, long, value_name = "TEXT", conflicts_with = "patch")]
+    message: Option<String>,
+}
+
+impl ElsewhereArgs {
+    /// Refuses what says nothing.
+    pub(super) fn check(&self) -> Result<()> {
+        if self.message.is_some() && !self.commit && self.mbox.is_none() && self.to_branch.is_none()
+        {
+            return Err(Failure::new(Kind::Usage, "there is nothing to give a message to")
+                .hint("-m goes with --commit, --to-branch or --mbox"));
+        }
+        Ok(())
+    }
+
+    /// Whether it goes somewhere else.
+    pub(super) fn is_asked(&self) -> bool {
+        self.patch.is_some() || self.mbox.is_some() || self.to_branch.is_some()
+    }
+
+    /// Lands where it was asked to, if that is somewhere else. Gives whether it was.
+    pub(super) fn land(
+        &self,
+        call: &Invocation,
+        session: &Session,
+        review: &Review,
+    ) -> Result<bool> {
+        let message = self.message.as_deref();
+        if let Some(file) = &self.patch {
+            write_file(call, file, "patch", &mut |out| review.write_patch(out))?;
+        } else if let Some(file) = &self.mbox {
+            let mut folder = None;
+            write_file(call, file, "mail", &mut |out| {
+                folder = git::write_mail(session, review, message, out)?;
+                Ok(())
+            })?;
+            if let Some(folder) = folder {
+                call.ui.status(format!("It is for git am --directory={folder}."));
+            }
+        } else if let Some(name) = &self.to_branch {
+            let branch = git::to_branch(session, review, name, message)?;
+            self.tell(call, name, &branch);
+        } else {
+            return Ok(false);
+        }
+        if call.ui.json {
+            call.ui.document(&review.card(session)?)?;
+        }
+        Ok(true)
+    }
+
+    fn tell(&self, call: &Invocation, name: &str, branch: &git::Branch) {
+        let name = visible_name(name.as_bytes());
+        let commit = short(&branch.commit);
+        let changes = if branch.changes == 1 { "change" } else { "changes" };
+        call.ui.status(format!(
+            "Made the branch {name} with {} {changes} ({commit}).",
+            branch.changes
+        ));
+        if branch.past {
+            call.ui.status("It starts from the commit that the session saw, not from HEAD.");
+        }
+        unsaid(call, branch.unsaid);
+    }
+
+    /// Makes the commit of what is to land, where one was asked for.
+    pub(super) fn prepare(
+        &self,
+        session: &Session,
+        review: &Review,
+    ) -> Result<Option<git::Prepared>> {
+        let message = self.message.as_deref();
+        let prepare = || git::Prepared::of(session, review, message);
+        self.commit.then(prepare).transpose()
+    }
+}
+
+/// Commits what has landed.
+pub(super) fn commit(call: &Invocation, prepared: git::Prepared) -> Result<()> {
+    let left = prepared.unsaid;
+    let done = prepared.finish()?;
+    let commit = short(&done.commit);
+    call.ui.status(match &done.branch {
+        Some(branch) => format!("Committed it on {} ({commit}).", visible_name(branch.as_bytes())),
+        None => format!("Committed it; HEAD is at no branch ({commit})."),
+    });
+    unsaid(call, left);
+    Ok(())
+}
+
+fn unsaid(call: &Invocation, count: usize) {
+    if count > 0 {
+        let changes = if count == 1 { "1 change is" } else { &format!("{count} changes are") };
+        call.ui.warning(format!(
+            "{changes} not in the commit, because git can't hold it; landbox diff says which"
+        ));
+    }
+}
+
+fn short(commit: &str) -> &str {
+    commit.get(..12).unwrap_or(commit)
+}
+
+fn write_file(
+    call: &Invocation,
+    file: &Path,
+    word: &str,
+    write: &mut dyn FnMut(&mut dyn Write) -> Result<()>,
+) -> Result<()> {
+    if file == Path::new("-") {
+        if call.ui.json {
+            let what = format!("--json and a {word} both want stdout");
+            return Err(Failure::new(Kind::Usage, what).hint("give it a file"));
+        }
+        return call.ui.patch(true, |out| write(out));
+    }
+    let what = || format!("can't write {}", show(file));
+    // A device or a pipe (/dev/stdout, /dev/null) is written to; only a file may be replaced, where its links lead.
+    let place = match std::fs::metadata(file) {
+        Ok(meta) if meta.is_file() => std::fs::canonicalize(file).context(what)?,
+        Ok(_) => {
+            let out = std::fs::File::options().write(true).open(file).context(what)?;
+            return call.ui.patch_to(out, true, |out| write(out));
+        }
+        Err(_) => file.to_owned(),
+    };
+    let dir = place.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // As the umask says: what a patch quotes may be private.
+    let mut out = tempfile::Builder::new()
+        .prefix(".landbox-")
+        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666))
+        .tempfile_in(dir)
+        .context(what)?;
+    write(out.as_file_mut())?;
+    out.persist(&place).context(what)?;
+    call.ui.status(format!("Wrote the {word} to {}.", show(file)));
+    Ok(())
+}
