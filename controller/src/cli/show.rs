@@ -14,7 +14,8 @@ use crate::session::traffic;
 use crate::ui::text::visible;
 use clap::Args;
 use landbox_shared::event::Status;
-use landbox_shared::network::NetworkPolicy;
+use landbox_shared::network::class::ZoneName;
+use landbox_shared::network::{NetworkPolicy, Zone};
 use landbox_shared::path::AbsPath;
 use landbox_shared::policy::Network;
 use std::fmt::Write;
@@ -168,6 +169,9 @@ fn face(session: &Session, document: &Document<'_>, findings: &Findings) -> Stri
         Network::Policy(_) => "network by the policy's destinations",
     };
     line("boundary", &format!("{network}; {}", snapshot.policy_digest));
+    if let Network::Policy(network) = &policy.network {
+        line("network", &network_words(network));
+    }
     for (layer, bytes) in policy.layers.iter().zip(&findings.layer_bytes) {
         let kind = document::layer_kind(layer.kind);
         let overlay = document::overlay(session, layer.backend);
@@ -209,6 +213,21 @@ fn face(session: &Session, document: &Document<'_>, findings: &Findings) -> Stri
         line("receipt", &show_path(path));
     }
     out
+}
+
+fn network_words(policy: &NetworkPolicy) -> String {
+    let zone = |name: ZoneName| {
+        let zone = policy.zone(name);
+        let mode = crate::config::network::mode(zone);
+        match (zone, zone.rules().len()) {
+            (Zone::Allow | Zone::Block, _) => format!("{name} {mode}"),
+            (Zone::Allowlist(_) | Zone::Denylist(_), 1) => format!("{name} {mode} of 1 rule"),
+            (Zone::Allowlist(_) | Zone::Denylist(_), n) => format!("{name} {mode} of {n} rules"),
+        }
+    };
+    let servers: Vec<String> = policy.dns_servers.iter().map(ToString::to_string).collect();
+    let dns = if servers.is_empty() { "none".to_owned() } else { servers.join(", ") };
+    format!("{}, {}, name servers: {dns}", zone(ZoneName::Public), zone(ZoneName::Private))
 }
 
 /// Destinations of each list that a person is shown; `--json` has all.

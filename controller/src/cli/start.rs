@@ -155,6 +155,10 @@ impl<'a> Starter<'a> {
         for warning in &compiled.warnings {
             self.warn(warning);
         }
+        let named = || host::proxies::named_below(policy.home.as_path());
+        for warning in crate::policy::network::proxy_warnings(policy, named) {
+            self.warn(&warning);
+        }
         let env = plan::environment(std::env::vars_os(), policy, &view);
         let exec = Exec { argv: argv.iter().map(|a| a.clone().into_vec()).collect(), env };
         let (frame, exec_digest) = launch::exec_frame(&exec)?;

@@ -8,6 +8,7 @@ pub mod link;
 pub mod mounts;
 pub mod owners;
 pub mod places;
+pub mod proxies;
 mod root;
 pub mod run;
 pub mod sockets;

@@ -13,7 +13,7 @@ use binds::{Binding, Role};
 use landbox_shared::limits;
 use landbox_shared::path::{AbsPath, PathError, RelPath};
 use landbox_shared::plan::{Access, LayerOp, Op};
-use landbox_shared::policy::{Backend, Policy};
+use landbox_shared::policy::{Backend, Policy, SeccompProfile};
 
 /// Size limit of the private `/run`.
 const RUN_BYTES: u64 = 64 << 20;
@@ -74,7 +74,11 @@ pub fn compile(policy: &Policy, console: Option<AbsPath>, view: &LaunchView) -> 
     plan.ops.extend(bindings.iter().filter(|b| b.role != Role::Needed).map(Binding::op));
     let outside = masks::outside_layers(policy, frozen, &bindings, view);
     plan.ops.extend(outside.ops);
-    plan.reachable_sockets = outside.reachable;
+    plan.reachable_sockets = match policy.seccomp {
+        SeccompProfile::Base => outside.reachable,
+        // No socket of that kind can be made to reach one with.
+        SeccompProfile::Restricted => Vec::new(),
+    };
     own(&mut plan, view).map_err(internal)?;
     if plan.ops.len() > limits::OPS {
         return Err(Failure::new(

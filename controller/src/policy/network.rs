@@ -7,6 +7,7 @@ use crate::ui::text::visible;
 use landbox_shared::network::{NetworkPolicy, ProxyMode, Zone};
 use landbox_shared::policy::{Network, Policy, SeccompProfile};
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 /// Variables that name a proxy for everything; in lower case too.
 const PROXIES: [&str; 3] = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"];
@@ -110,6 +111,21 @@ fn remedy(policy: &Policy, name: &[u8]) -> String {
     if by_bot { format!("take {shown} out of the bot's \"env\"") } else { format!("unset {shown}") }
 }
 
+/// What the owner should know of proxies that files name: `named` are such files.
+pub fn proxy_warnings(policy: &Policy, named: impl FnOnce() -> Vec<PathBuf>) -> Vec<String> {
+    match &policy.network {
+        Network::Policy(network) if !tolerates_proxies(network) => {}
+        Network::Host | Network::None | Network::Policy(_) => return Vec::new(),
+    }
+    let warning = |path: PathBuf| {
+        format!(
+            "{} names a proxy, which the network policy does not approve: it is reached only if a rule allows its address",
+            crate::session::store::show(&path)
+        )
+    };
+    named().into_iter().map(warning).collect()
+}
+
 /// Whether proxy variables may stay: the owner said so, or nothing is restricted.
 fn tolerates_proxies(policy: &NetworkPolicy) -> bool {
     match policy.proxy_mode {
@@ -185,6 +201,17 @@ mod tests {
         let mut host = policy(blocked(), &[("HTTP_PROXY", "x")]);
         host.network = Network::None;
         assert_eq!(judged(&host, &[]), None);
+    }
+
+    #[test]
+    fn files_that_name_a_proxy_are_warned_of_where_none_is_approved() {
+        let warned = |network| {
+            let named = || vec![PathBuf::from("/home/u/.npmrc")];
+            proxy_warnings(&policy(network, &[]), named).len()
+        };
+        assert_eq!(warned(network(Zone::Block, Zone::Block, None)), 1);
+        assert_eq!(warned(network(Zone::Block, Zone::Block, Some(ProxyMode::TrustedEgress))), 0);
+        assert_eq!(warned(network(Zone::Allow, Zone::Allow, None)), 0);
     }
 
     #[test]

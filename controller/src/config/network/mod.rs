@@ -4,7 +4,7 @@ mod normal;
 mod text;
 mod warnings;
 
-pub use normal::{Normal, commented, rule_value};
+pub use normal::{Normal, commented, mode, rule_value};
 pub use warnings::warnings;
 
 use super::document::{Problem, Source, failure};

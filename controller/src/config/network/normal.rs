@@ -51,7 +51,7 @@ impl Serialize for Normal<'_> {
 }
 
 /// The word of the configuration for a zone's mode.
-pub(crate) fn mode(zone: &Zone) -> &'static str {
+pub fn mode(zone: &Zone) -> &'static str {
     match zone {
         Zone::Allow => "allow",
         Zone::Block => "block",
