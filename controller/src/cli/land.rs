@@ -1,6 +1,6 @@
 //! `landbox land`.
 
-use super::Invocation;
+use super::{Invocation, conflict};
 use crate::error::{Context, Failure, Kind, Result};
 use crate::land::apply::{self, Landed, Order};
 use crate::land::card::Card;
@@ -38,6 +38,8 @@ pub(super) struct LandArgs {
     accept_risk: Vec<String>,
     #[command(flatten)]
     elsewhere: super::elsewhere::ElsewhereArgs,
+    #[command(flatten)]
+    conflicts: super::conflict::ConflictArgs,
     #[command(flatten)]
     select: super::select::SelectArgs,
 }
@@ -84,6 +86,7 @@ pub(super) fn land(call: &Invocation, args: LandArgs) -> Result<u8> {
     let id = &session.snapshot.id;
     let mut selection = args.select.selection()?;
     let mut review = Review::of(&session, None, selection.clone())?;
+    selection.choices = args.conflicts.put(&mut review, &session)?;
     if let Some(expected) = expected
         && expected != review.digest
     {
@@ -143,8 +146,17 @@ pub(super) fn land(call: &Invocation, args: LandArgs) -> Result<u8> {
     }
     let open_risks = consent::open(&card, &accepted);
     let committing = args.elsewhere.prepare(&session, &review)?;
+    let refused = review.resolution().check();
+    let decided = !can_ask || conflict::ask(call, &review, &mut selection.choices);
     // The scan's lock on the base goes with it; the landing scans for itself.
     drop(review);
+    if applies && !can_ask {
+        refused?;
+    }
+    if !decided {
+        call.ui.status("Nothing was changed.");
+        return Ok(0);
+    }
     if can_ask {
         let action = if committing.is_some() { "Apply and commit" } else { "Apply" };
         let question = format!("{action} this to {}?", session.snapshot.policy.project);

@@ -2,6 +2,7 @@
 
 mod bare;
 mod by_hand;
+mod conflict;
 mod diff;
 mod discard;
 mod doctor;

@@ -5,11 +5,12 @@ use super::changeset::{Bodies, Change, Node, OldBytes};
 use super::digest::digest;
 use super::git::{Sayable, Source};
 use super::interactive::Item;
-use super::kind::{Durability, Group};
+use super::kind::{ChangeState, Durability, Group};
 use super::layer::{LayerView, policy_of, project_of};
 use super::patch::{Coverage, Figures, PatchWriter, figures, obstructed};
+use super::resolve::{Choices, Resolution, Resolved, resolve};
 use super::risk::{self, LARGE};
-use super::select::{Picked, Selection};
+use super::select::{Picked, Selection, Wanted};
 use super::{check_present, tree};
 use crate::error::{Context, Failure, Kind, Result};
 use crate::session::model::ChangeCounts;
@@ -18,7 +19,8 @@ use landbox_shared::digest::Digest;
 use landbox_shared::id::LayerId;
 use landbox_shared::path::{AbsPath, RelPath};
 use landbox_shared::policy::LayerKind;
-use std::collections::HashSet;
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 use std::io::{Read as _, Write};
 
 /// One layer of a session, scanned for review.
@@ -26,6 +28,7 @@ use std::io::{Read as _, Write};
 pub struct Review {
     view: LayerView,
     picked: Picked,
+    resolution: Resolution,
     /// Digest of the selection.
     pub digest: Digest,
 }
@@ -52,7 +55,30 @@ impl Review {
         view.narrow(&selection);
         let picked = selection.pick(&view.changeset)?;
         let digest = digest(&[&view.changeset], |c| picked.holds(c));
-        Ok(Self { view, picked, digest })
+        let mut review = Self { view, picked, resolution: Resolution::default(), digest };
+        if !selection.all {
+            review.resolve(session, &selection.choices)?;
+        }
+        Ok(review)
+    }
+
+    /// Judges what has drifted, and does about it as `choices` says.
+    pub fn resolve(&mut self, session: &Session, choices: &Choices) -> Result<()> {
+        let chosen: Vec<&Change> = self.selected().filter(|c| c.landable).collect();
+        self.resolution = resolve(session, &self.view, &chosen, choices)?;
+        Ok(())
+    }
+
+    /// What is done with each change of the selection that can land.
+    pub fn resolution(&self) -> &Resolution {
+        &self.resolution
+    }
+
+    /// The changed paths that a typed path means, as the one folder or file they lie in.
+    pub fn path_of(&self, wanted: &Wanted) -> Result<RelPath> {
+        let changed = |path: &RelPath| self.selected().any(|c| c.path.is_within(path));
+        let readings = wanted.readings(&self.view.changeset.target)?;
+        readings.into_iter().flatten().find(changed).ok_or_else(|| wanted.unmatched())
     }
 
     /// Whether the session was running when it was looked at.
@@ -121,8 +147,20 @@ impl Review {
             durability: durability(session),
             receipt: None,
         };
-        let covered = set.changes.iter().filter(|c| self.picked.covers(c));
-        let changes: Vec<&Change> = covered.collect();
+        let judged: HashMap<&RelPath, &Resolved> = self
+            .resolution
+            .items
+            .iter()
+            .filter(|item| item.state != ChangeState::Clean)
+            .map(|item| (&item.change.path, item))
+            .collect();
+        let faces: Vec<Cow<'_, Change>> = set
+            .changes
+            .iter()
+            .filter(|c| self.picked.covers(c))
+            .map(|c| judged.get(&c.path).map_or(Cow::Borrowed(c), |item| Cow::Owned(item.face())))
+            .collect();
+        let changes: Vec<&Change> = faces.iter().map(|face| &**face).collect();
         let mut all = Vec::with_capacity(changes.len());
         let mut risks = Vec::with_capacity(changes.len());
         let obstructed = self.obstructed();
@@ -134,10 +172,34 @@ impl Review {
                 risks.push(risk::judge_names(change, &set.target));
                 continue;
             }
+            let met = judged.get(&change.path).map(|item| item.effective());
             let figures = match &mut patch {
+                // What lands is not what the session left, or not over what it saw.
+                patch if met.as_ref().is_some_and(|met| !met.is_empty()) => {
+                    let mut all = Figures {
+                        added: Some(0),
+                        deleted: Some(0),
+                        ..figures(change, &self.view)?
+                    };
+                    let bodies = self.resolution.bodies(&self.view);
+                    for change in met.iter().flatten() {
+                        let one = match patch {
+                            Some(patch) => patch.add(change, &bodies)?,
+                            None => figures(change, &bodies)?,
+                        };
+                        all.added = all.added.zip(one.added).map(|(a, b)| a + b);
+                        all.deleted = all.deleted.zip(one.deleted).map(|(a, b)| a + b);
+                    }
+                    all
+                }
+                // Nothing is written.
+                _ if met.is_some() && !judged.get(&change.path).is_some_and(|i| i.is_open()) => {
+                    Figures { added: Some(0), deleted: Some(0), ..Figures::uncounted(change) }
+                }
                 _ if obstructed.contains(&change.path) => {
                     Figures { coverage: Coverage::NotEmptied, ..figures(change, &self.view)? }
                 }
+                // A conflict is shown as what the session did.
                 Some(patch) if change.landable => patch.add(change, &self.view)?,
                 Some(_) | None => figures(change, &self.view)?,
             };

@@ -139,11 +139,20 @@ fn head(page: &mut Page, card: &Card, view: &View<'_>) {
         page.field(other.layer.as_str(), &format!("{count}, kept for resume, never landed"));
     }
     let count = |state| card.changes.iter().filter(|c| c.state == state).count();
-    let (drifted, conflicts) = (count(ChangeState::Drifted), count(ChangeState::Conflict));
-    if drifted + conflicts > 0 {
-        let text = format!("{} changed in the project meanwhile", drifted + conflicts);
-        page.field("drift", &page.paint(YELLOW, &text));
-    }
+    let mut met = |name: &str, state, text: &str| match count(state) {
+        0 => {}
+        n => {
+            let text = page.paint(YELLOW, &format!("{n} {text}"));
+            page.field(name, &text);
+        }
+    };
+    met("merged", ChangeState::Merged, "with edits of your own");
+    met("drift", ChangeState::Drifted, "changed in the project meanwhile");
+    met(
+        "conflict",
+        ChangeState::Conflict,
+        "with edits of your own: --resolve PATH=mine|theirs|markers|skip",
+    );
     let mut risks: BTreeMap<RiskKind, u64> = BTreeMap::new();
     let landing = card.changes.iter().filter(|c| c.landable && c.selected);
     landing.flat_map(|c| &c.risks).for_each(|risk| *risks.entry(risk.kind).or_default() += 1);

@@ -19,6 +19,16 @@ pub enum Choice {
 }
 
 impl Choice {
+    /// Its name.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Mine => "mine",
+            Self::Theirs => "theirs",
+            Self::Markers => "markers",
+            Self::Skip => "skip",
+        }
+    }
+
     /// The choice of that name.
     pub fn parse(word: &str) -> Result<Self> {
         match word {

@@ -40,6 +40,8 @@ mod look;
 mod merge;
 mod outcome;
 mod run;
+#[cfg(test)]
+mod tests;
 
 pub use choose::{Choice, Choices, Chosen};
 pub use outcome::{Resolution, ResolvedBodies};
@@ -181,6 +183,32 @@ pub struct Resolved {
 }
 
 impl Resolved {
+    /// Whether nobody has decided yet.
+    pub fn is_open(&self) -> bool {
+        matches!(self.decision, Decision::Open(_))
+    }
+
+    /// The change as the owner is shown it: with how it stands, and why, and what is done about it.
+    pub fn face(&self) -> Change {
+        let done = match &self.decision {
+            Decision::Open(_) => None,
+            Decision::Mine => Some("yours stays"),
+            Decision::Skip => Some("it is left for another time"),
+            Decision::Layer(_) => Some("the session's takes its place"),
+            Decision::Mode(_) => Some("the session's permissions take the place of yours"),
+            Decision::Bytes(_) => Some("both are written, with conflict markers"),
+        };
+        let reason = match &self.clash {
+            None if self.decision == Decision::Mine => Some("you made the same change".to_owned()),
+            None => self.change.reason.clone(),
+            Some(clash) => Some(match done {
+                None => clash.to_string(),
+                Some(done) => format!("{clash}; {done}"),
+            }),
+        };
+        Change { state: self.state, reason, ..self.change.clone() }
+    }
+
     /// The change as apply must carry it out: nothing where the project is not touched, two changes where a rename meets
     /// something that a rename can't say.
     pub fn effective(&self) -> Vec<Change> {

@@ -1,10 +1,10 @@
 //! What came of resolving, and the bytes that go with it.
 
 use super::look;
-use super::{Clash, Decision, Resolved, Written};
+use super::{Choice, Clash, Decision, Resolved, Written};
 use crate::error::{Context, Failure, Kind, Result};
 use crate::land::changeset::{Bodies, Change, Changeset, ImpliedFolder, Node, OldBytes};
-use crate::land::kind::{ChangeKind, ChangeState};
+use crate::land::kind::{ChangeKind, ChangeState, EntryType};
 use crate::land::layer::LayerView;
 use crate::ui::text::visible;
 use landbox_shared::path::RelPath;
@@ -35,6 +35,29 @@ impl Resolution {
             | Decision::Mine
             | Decision::Skip => None,
         })
+    }
+
+    /// The choices there are for a conflict: conflict markers need a text on both sides.
+    pub fn choices_of(item: &Resolved) -> Vec<Choice> {
+        let is_file = |node: Option<&Node>| node.is_some_and(|n| n.kind() == EntryType::File);
+        let texts = is_file(item.expect.node())
+            && is_file(item.change.new.as_ref())
+            && item.expect_old.is_none();
+        let may_mark = match &item.clash {
+            Some(Clash::Lines | Clash::Added | Clash::Untrusted | Clash::Modes) => texts,
+            Some(
+                Clash::Content(_)
+                | Clash::Gone
+                | Clash::Deleted
+                | Clash::Types
+                | Clash::Targets
+                | Clash::Folder(_)
+                | Clash::Holds(_),
+            )
+            | None => false,
+        };
+        let all = [Choice::Mine, Choice::Theirs, Choice::Markers, Choice::Skip];
+        all.into_iter().filter(|choice| may_mark || *choice != Choice::Markers).collect()
     }
 
     /// Fails while anything is undecided: then nothing is applied.

@@ -61,37 +61,50 @@ fn turned(chosen: &[&Change]) -> HashSet<RelPath> {
     chosen.iter().filter(turned).map(|c| c.path.clone()).collect()
 }
 
-/// Where a folder is not made after all, what belongs into it does not land either.
+/// What goes along with a change that is not made after all: what belongs into a folder does not land without it, and
+/// what a folder held stays with it where it does not become something else.
 fn follow(items: &mut [Resolved]) {
     let mut unmade: HashMap<RelPath, Decision> = HashMap::new();
+    let mut held: HashMap<RelPath, (Clash, Decision)> = HashMap::new();
     for item in items {
-        let mut above = item.change.path.parent();
-        let found = loop {
-            let Some(folder) = above else { break None };
-            if let Some(decision) = unmade.get(&folder) {
-                break Some((folder, decision.clone()));
-            }
-            above = folder.parent();
-        };
-        if let Some((folder, decision)) = found
-            && item.change.new.is_some()
+        let above = || std::iter::successors(item.change.path.parent(), RelPath::parent);
+        if item.change.new.is_none()
+            && let Some((clash, decision)) = above().find_map(|folder| held.get(&folder))
+        {
+            item.state = ChangeState::Conflict;
+            item.clash = Some(clash.clone());
+            item.decision = decision.clone();
+        } else if item.change.new.is_some()
+            && let Some(folder) = above().find(|folder| unmade.contains_key(folder))
+            && let Some(decision) = unmade.get(&folder)
             && !item.effective().is_empty()
         {
             let clash = Clash::Folder(folder);
-            item.state = ChangeState::Conflict;
-            item.clash = Some(clash.clone());
             item.decision = match decision {
-                Decision::Open(_) => Decision::Open(clash),
+                Decision::Open(_) => Decision::Open(clash.clone()),
                 other @ (Decision::Mine
                 | Decision::Skip
                 | Decision::Layer(_)
                 | Decision::Bytes(_)
-                | Decision::Mode(_)) => other,
+                | Decision::Mode(_)) => other.clone(),
             };
+            item.state = ChangeState::Conflict;
+            item.clash = Some(clash);
         }
-        let stays = matches!(item.decision, Decision::Mine | Decision::Skip | Decision::Open(_));
-        if stays && is_dir(item.change.new.as_ref()) && !is_dir(item.expect.node()) {
-            unmade.insert(item.change.path.clone(), item.decision.clone());
+        let Resolved { change, clash, decision, expect, .. } = &*item;
+        if !matches!(decision, Decision::Mine | Decision::Skip | Decision::Open(_)) {
+            continue;
+        }
+        if is_dir(change.new.as_ref()) && !is_dir(expect.node()) {
+            unmade.insert(change.path.clone(), decision.clone());
+        }
+        if is_dir(change.old_node())
+            && change.new.is_some()
+            && !is_dir(change.new.as_ref())
+            && !matches!(decision, Decision::Open(_))
+        {
+            let clash = clash.clone().unwrap_or(Clash::Types);
+            held.insert(change.path.clone(), (clash, decision.clone()));
         }
     }
 }

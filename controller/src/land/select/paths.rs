@@ -19,7 +19,7 @@ impl Wanted {
     }
 
     /// What it may mean below `target`, the likelier first; `None` is the target itself.
-    pub(super) fn readings(&self, target: &AbsPath) -> Result<Vec<Option<RelPath>>> {
+    pub(in crate::land) fn readings(&self, target: &AbsPath) -> Result<Vec<Option<RelPath>>> {
         let mut bases = vec![target.clone()];
         let standing = self.from.as_ref().filter(|from| from.is_within(target));
         bases.splice(0..0, standing.cloned());
@@ -48,7 +48,7 @@ impl Wanted {
     }
 
     /// It is a path, but nothing changed there.
-    pub(super) fn unmatched(&self) -> Failure {
+    pub(in crate::land) fn unmatched(&self) -> Failure {
         let name = visible_name(&self.typed);
         Failure::new(Kind::Usage, format!("nothing changed at {name}"))
             .hint("landbox diff --stat lists what did; folders stand for all they hold")
