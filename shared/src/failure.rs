@@ -9,11 +9,17 @@ use std::path::Path;
 
 // Error numbers, the same on every architecture of Linux that we build for.
 const EPERM: i32 = 1;
+const ENOENT: i32 = 2;
 /// What an error without a number of its own counts as.
 const EIO: i32 = 5;
 const EACCES: i32 = 13;
 const EINVAL: i32 = 22;
 const ENOSPC: i32 = 28;
+const EMSGSIZE: i32 = 90;
+const EPROTONOSUPPORT: i32 = 93;
+const EOPNOTSUPP: i32 = 95;
+const EAFNOSUPPORT: i32 = 97;
+const ENOBUFS: i32 = 105;
 
 /// Turns the error of a system call into a [`Failure`] of a named step.
 pub trait Context<T> {
@@ -79,6 +85,18 @@ pub fn why_no_namespace(errno: i32) -> &'static str {
              kernel.apparmor_restrict_unprivileged_userns, a filter, or a chroot)"
         }
         EINVAL => ": this kernel lacks one of them",
+        _ => "",
+    }
+}
+
+/// What an error number means where the rules of the packet filter were to be loaded.
+pub fn why_no_rules(errno: i32) -> &'static str {
+    match errno {
+        ENOENT | EAFNOSUPPORT | EOPNOTSUPP | EPROTONOSUPPORT => {
+            ": the kernel lacks a part of its packet filter (modprobe nf_tables nft_ct nft_reject_inet)"
+        }
+        EPERM | EACCES => ": this host or container forbids it to you",
+        EMSGSIZE | ENOBUFS => ": they are more than this host's socket buffers take",
         _ => "",
     }
 }

@@ -8,6 +8,8 @@ pub const EXEC_BYTES: usize = 8 << 20;
 pub const EVENT_BYTES: usize = 1 << 20;
 /// Largest packet on the event socket, in bytes. Well below `net.core.wmem_default` (212,992).
 pub const PACKET_BYTES: usize = 48 << 10;
+/// Largest packet-filter table in its canonical form, in bytes.
+pub const RULESET_BYTES: usize = 64 << 20;
 /// Most operations in one plan.
 pub const OPS: usize = 8192;
 /// Most layers in one plan.

@@ -367,3 +367,8 @@ impl<T: DeserializeOwned> Assembler<T> {
 pub fn evidence_digest(evidence: &crate::evidence::Evidence) -> Result<Digest, WireError> {
     Ok(Digest::of("evidence", &[&encode(evidence, limits::EVENT_BYTES)?]))
 }
+
+/// Digest of what the packet filter holds. The largest policy makes a few megabytes.
+pub fn ruleset_digest(table: &crate::network::ruleset::Ruleset) -> Result<Digest, WireError> {
+    Ok(Digest::of("ruleset", &[&encode(table, limits::RULESET_BYTES)?]))
+}

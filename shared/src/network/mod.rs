@@ -5,6 +5,8 @@ pub mod check;
 pub mod class;
 pub mod egress;
 pub mod link;
+pub mod route;
+pub mod ruleset;
 pub mod verdict;
 
 use ipnet::IpNet;

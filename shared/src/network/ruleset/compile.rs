@@ -1,0 +1,425 @@
+//! From a policy to the table.
+//!
+//! Every packet is judged, not the first of a connection alone: tracking knows no interfaces, so a task that talks to
+//! itself over its own loopback could have a connection on record that it then continues by the link. Loopback is not
+//! tracked at all for that reason; tracking only says which packets from outside are answers, and what is counted.
+
+use super::super::class::{
+    ALIASES_V4, LINK_V6, LOOPBACK_V4, LOOPBACK_V6, MAPPED, PRIVATE_V4, PRIVATE_V6, ZoneName,
+};
+use super::super::egress::ROWS;
+use super::super::verdict::DNS_PORT;
+use super::super::{NetworkPolicy, Protocol, Zone};
+use super::count::{self, Counter};
+use super::lists::{Detail, Lists, Prefixes};
+use super::{Base, Chain, Element, Expr, Hook, Meta, Reject, Rule, Ruleset, Set, SetKind, Verdict};
+use ipnet::{IpNet, Ipv6Net};
+use std::net::IpAddr;
+
+/// ICMPv6's router solicitation, neighbour solicitation and neighbour advertisement.
+const NEIGHBOUR_OUT: [u8; 3] = [133, 135, 136];
+/// The two that come in. Addresses and routes are set by us: no router is asked.
+const NEIGHBOUR_IN: [u8; 2] = [135, 136];
+/// ICMPv6's multicast listener report, which the kernel sends by itself when the link comes up.
+const LISTENER_REPORT: u8 = 143;
+const ICMPV6: u8 = 58;
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+/// Bits of a connection's state.
+const ESTABLISHED: u32 = 1 << 1;
+const RELATED: u32 = 1 << 2;
+const NEW: u32 = 1 << 3;
+
+/// IPv4 or IPv6.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Family {
+    V4,
+    V6,
+}
+
+use Family::{V4, V6};
+
+impl Family {
+    fn name(self) -> &'static str {
+        match self {
+            V4 => "v4",
+            V6 => "v6",
+        }
+    }
+
+    /// As the kernel numbers it.
+    fn number(self) -> u8 {
+        match self {
+            V4 => 2,
+            V6 => 10,
+        }
+    }
+
+    /// Bytes of an address.
+    fn length(self) -> u32 {
+        match self {
+            V4 => 4,
+            V6 => 16,
+        }
+    }
+
+    /// Words of an address.
+    fn words(self) -> u32 {
+        self.length() / 4
+    }
+
+    fn of(self, net: &IpNet) -> bool {
+        matches!((self, net), (V4, IpNet::V4(_)) | (V6, IpNet::V6(_)))
+    }
+
+    /// Loads the destination's first `length` bytes.
+    fn destination(self, length: u32, to: u32) -> Expr {
+        let offset = match self {
+            V4 => 16,
+            V6 => 24,
+        };
+        Expr::Payload { base: Base::Network, offset, length, to }
+    }
+}
+
+/// The table that holds traffic to what `policy` says.
+pub fn compile(policy: &NetworkPolicy) -> Ruleset {
+    let mut table = Table::default();
+    table.hooks();
+    for family in [V4, V6] {
+        table.family(family, policy);
+        table.counting(family);
+    }
+    table.fixed_sets();
+    table.ends();
+    let services = table.lists.elements();
+    table.set("services", SetKind::Exact, 12, services);
+    Ruleset { sets: table.sets, chains: table.chains }.sorted()
+}
+
+/// What is being built.
+#[derive(Default)]
+struct Table {
+    sets: Vec<Set>,
+    chains: Vec<Chain>,
+    lists: Lists,
+}
+
+impl Table {
+    fn set(&mut self, name: &str, kind: SetKind, key: u32, elements: Vec<Element>) {
+        let data = elements.first().map_or(0, |element| element.data.len());
+        let size = match kind {
+            SetKind::Recorder => ROWS,
+            SetKind::Ranges => 0,
+            SetKind::Exact | SetKind::Counters => elements.len(),
+        };
+        let number = |size| u32::try_from(size).unwrap_or(u32::MAX);
+        let (name, data, size) = (name.to_owned(), number(data), number(size));
+        self.sets.push(Set { name, kind, key, data, size, elements });
+    }
+
+    fn keys(&mut self, name: &str, length: u32, keys: impl IntoIterator<Item = Vec<u8>>) {
+        let elements = keys.into_iter().map(key).collect();
+        self.set(name, SetKind::Exact, length, elements);
+    }
+
+    fn chain(&mut self, name: impl Into<String>, rules: Vec<Rule>) {
+        self.chains.push(Chain { name: name.into(), hook: None, rules });
+    }
+
+    fn hooks(&mut self) {
+        let mut hook = |name: &str, number, priority, drops, rules| {
+            let hook = Some(Hook { number, priority, drops });
+            self.chains.push(Chain { name: name.to_owned(), hook, rules });
+        };
+        let untracked = vec![[interface(Meta::Out), vec![Expr::Untracked]].concat()];
+        // Before connection tracking, which is at -200. On loopback the packet that comes in is the one that went out.
+        hook("untracked", 3, -300, false, untracked);
+        let by_loopback = |way| [interface(way), vec![Expr::Verdict(Verdict::Accept)]].concat();
+        let enter = |family: Family| [is(family), vec![goto(family.name())]].concat();
+        let output = vec![by_loopback(Meta::Out), enter(V4), enter(V6)];
+        hook("output", 3, 0, true, output);
+        let state = |state| [tracked(state), vec![Expr::Verdict(Verdict::Accept)]].concat();
+        let neighbour = neighbour("neighbour_in", Verdict::Accept);
+        let input = vec![by_loopback(Meta::In), state(ESTABLISHED), state(RELATED), neighbour];
+        hook("input", 1, 0, true, input);
+    }
+
+    /// What is asked of a packet to an address of one family that doesn't leave by loopback, in this order.
+    fn family(&mut self, family: Family, policy: &NetworkPolicy) {
+        let refuse = |begin: &[u8]| {
+            let length = u32::try_from(begin.len()).unwrap_or(u32::MAX);
+            let equal = Expr::Equal { bytes: begin.to_vec(), at: 0 };
+            vec![family.destination(length, 0), equal, goto(Counter::RefusedFixed.chain())]
+        };
+        let named = |set: &str, to: &str| {
+            vec![family.destination(family.length(), 0), lookup(set, 0), goto(to)]
+        };
+        let mut rules = match family {
+            V4 => vec![
+                // All of these prefixes end at a byte.
+                refuse(&LOOPBACK_V4.network().octets()[..1]),
+                named("aliases_v4", Counter::RefusedFixed.chain()),
+            ],
+            V6 => vec![
+                refuse(&LOOPBACK_V6.network().octets()[..12]),
+                refuse(&MAPPED.network().octets()[..12]),
+                // Before the link's names, of which one is the router.
+                neighbour("neighbour_out", Verdict::Accept),
+                // Else every session would begin with a refusal that is none of the task's doing.
+                neighbour("reports", Verdict::Drop),
+                refuse(&LINK_V6.network().octets()[..8]),
+            ],
+        };
+        let servers: Vec<Vec<u8>> =
+            policy.dns_servers.iter().filter_map(|server| octets(family, *server)).collect();
+        if !servers.is_empty() {
+            let name = format!("dns_{}", family.name());
+            let [high, low] = DNS_PORT.to_be_bytes();
+            let asked = |protocol| {
+                move |server: &Vec<u8>| [server, &[protocol, 0, 0, 0, high, low, 0, 0][..]].concat()
+            };
+            let keys = servers.iter().map(asked(TCP)).chain(servers.iter().map(asked(UDP)));
+            self.keys(&name, family.length() + 8, keys.collect::<Vec<_>>());
+            let whole = [destination_key(family, true), vec![lookup(&name, 0)]].concat();
+            rules.push([whole, vec![goto(Counter::ReachedFixed.chain())]].concat());
+        }
+        let private = self.zone(family, ZoneName::Private, &policy.private);
+        let public = self.zone(family, ZoneName::Public, &policy.public);
+        rules.push(named(&format!("private_{}", family.name()), &private));
+        rules.push(vec![goto(&public)]);
+        self.chain(family.name(), rules);
+    }
+
+    /// The chain that decides for a zone.
+    fn zone(&mut self, family: Family, name: ZoneName, zone: &Zone) -> String {
+        let (reached, refused) = match name {
+            ZoneName::Public => (Counter::ReachedPublic, Counter::RefusedPublic),
+            ZoneName::Private => (Counter::ReachedPrivate, Counter::RefusedPrivate),
+        };
+        let (matched, otherwise) = match zone {
+            Zone::Allow => return reached.chain().to_owned(),
+            Zone::Block => return refused.chain().to_owned(),
+            Zone::Allowlist(_) => (reached, refused),
+            Zone::Denylist(_) => (refused, reached),
+        };
+        let rules = zone.rules().iter().filter(|rule| family.of(&rule.cidr));
+        let Prefixes { elements, lookups } = self.lists.file(rules);
+        if elements.is_empty() {
+            return otherwise.chain().to_owned();
+        }
+        let chain = format!("{name}_{}_rules", family.name());
+        let map = format!("{name}_{}_prefixes", family.name());
+        let mut rules: Vec<Rule> = lookups
+            .into_iter()
+            .map(|(length, detail)| {
+                let found = in_lists(family, &map, length, detail);
+                [found, vec![goto(matched.chain())]].concat()
+            })
+            .collect();
+        rules.push(vec![goto(otherwise.chain())]);
+        self.set(&map, SetKind::Exact, 4 + family.length(), elements);
+        self.chain(chain.clone(), rules);
+        chain
+    }
+
+    /// Counts destinations, then passes or refuses. A recorder that is full ends its rule: the next one decides the same.
+    fn counting(&mut self, family: Family) {
+        for (what, end) in
+            [("reached", Expr::Verdict(Verdict::Accept)), ("refused", goto("refuse"))]
+        {
+            let name = format!("{what}_{}", family.name());
+            self.set(&name, SetKind::Recorder, family.length() + 8, Vec::new());
+            let record = || vec![Expr::Record { set: name.clone(), at: 0 }, end.clone()];
+            let word = family.words() + 2;
+            let has_ports = vec![protocol(word), lookup("with_ports", word)];
+            let with_port = [has_ports, destination_key(family, true), record()].concat();
+            let without = [destination_key(family, false), record()].concat();
+            self.chain(name.clone(), vec![with_port, without, vec![end.clone()]]);
+        }
+    }
+
+    fn fixed_sets(&mut self) {
+        self.keys("aliases_v4", 4, ALIASES_V4.map(|address| address.octets().to_vec()));
+        self.keys("neighbour_out", 1, NEIGHBOUR_OUT.map(|kind| vec![kind]));
+        self.keys("neighbour_in", 1, NEIGHBOUR_IN.map(|kind| vec![kind]));
+        self.keys("reports", 1, [vec![LISTENER_REPORT]]);
+        let protocols = [Protocol::Tcp, Protocol::Udp].map(|protocol| vec![protocol.number()]);
+        self.keys("with_ports", 1, protocols);
+        self.set("private_v4", SetKind::Ranges, 4, ranges(V4, &PRIVATE_V4.map(IpNet::V4)));
+        self.set("private_v6", SetKind::Ranges, 16, ranges(V6, &PRIVATE_V6.map(IpNet::V6)));
+        let totals = Counter::ALL.map(|counter| key(counter.key().to_vec())).to_vec();
+        self.set(count::TOTALS, SetKind::Counters, 4, totals);
+    }
+
+    /// Where every packet ends: one chain for each total, and the refusal.
+    fn ends(&mut self) {
+        for counter in Counter::ALL {
+            let total =
+                vec![Expr::Put { bytes: counter.key().to_vec(), to: 0 }, lookup(count::TOTALS, 0)];
+            let rules = if counter.is_reached() {
+                // The first packet of a connection, and every one that belongs to none yet.
+                let new = |family: Family| {
+                    let to = goto(&format!("reached_{}", family.name()));
+                    [is(family), tracked(NEW), total.clone(), vec![to]].concat()
+                };
+                vec![new(V4), new(V6), vec![Expr::Verdict(Verdict::Accept)]]
+            } else {
+                let count = |family: Family| {
+                    let to = goto(&format!("refused_{}", family.name()));
+                    [is(family), total.clone(), vec![to]].concat()
+                };
+                vec![count(V4), count(V6)]
+            };
+            self.chain(counter.chain(), rules);
+        }
+        let tcp = vec![
+            protocol(0),
+            Expr::Equal { bytes: vec![TCP], at: 0 },
+            // At once; after "prohibited", TCP would try again for a second.
+            Expr::Reject(Reject::Reset),
+        ];
+        self.chain("refuse", vec![tcp, vec![Expr::Reject(Reject::Prohibited)]]);
+    }
+}
+
+fn key(key: Vec<u8>) -> Element {
+    Element { key, end: false, data: Vec::new() }
+}
+
+fn goto(chain: &str) -> Expr {
+    Expr::Verdict(Verdict::Goto(chain.to_owned()))
+}
+
+fn lookup(set: &str, at: u32) -> Expr {
+    Expr::Lookup { set: set.to_owned(), at, to: None }
+}
+
+fn protocol(to: u32) -> Expr {
+    Expr::Meta { key: Meta::Protocol, to }
+}
+
+/// Holds for a packet that leaves, or came, by loopback.
+fn interface(way: Meta) -> Rule {
+    let mut name = b"lo".to_vec();
+    // The whole name, so that no other begins like it.
+    name.resize(16, 0);
+    vec![Expr::Meta { key: way, to: 0 }, Expr::Equal { bytes: name, at: 0 }]
+}
+
+fn is(family: Family) -> Rule {
+    let number = Expr::Equal { bytes: vec![family.number()], at: 0 };
+    vec![Expr::Meta { key: Meta::Family, to: 0 }, number]
+}
+
+/// Holds where the connection is in this state.
+fn tracked(state: u32) -> Rule {
+    let bits = state.to_ne_bytes().to_vec();
+    let mask = Expr::Mask { mask: bits.clone(), at: 0 };
+    vec![Expr::State { to: 0 }, mask, Expr::Equal { bytes: bits, at: 0 }]
+}
+
+/// Decides ICMPv6 whose type is in a set.
+fn neighbour(set: &str, verdict: Verdict) -> Rule {
+    let kind = Expr::Payload { base: Base::Transport, offset: 0, length: 1, to: 0 };
+    vec![
+        protocol(0),
+        Expr::Equal { bytes: vec![ICMPV6], at: 0 },
+        kind,
+        lookup(set, 0),
+        Expr::Verdict(verdict),
+    ]
+}
+
+/// Loads address, protocol and port (or 0) of the destination.
+fn destination_key(family: Family, with_port: bool) -> Rule {
+    let word = family.words();
+    let port = if with_port {
+        Expr::Payload { base: Base::Transport, offset: 2, length: 2, to: word + 1 }
+    } else {
+        Expr::Put { bytes: vec![0; 4], to: word + 1 }
+    };
+    vec![family.destination(family.length(), 0), protocol(word), port]
+}
+
+/// Holds where the destination's prefix of this length leads to a list that holds the packet.
+fn in_lists(family: Family, map: &str, length: u8, detail: Detail) -> Rule {
+    let mut rule = vec![
+        Expr::Put { bytes: u32::from(length).to_be_bytes().to_vec(), to: 0 },
+        family.destination(family.length(), 1),
+    ];
+    let mask = mask(family, length);
+    if mask.contains(&0) || mask.last() != Some(&0xff) {
+        rule.push(Expr::Mask { mask, at: 1 });
+    }
+    rule.push(Expr::Lookup { set: map.to_owned(), at: 0, to: Some(0) });
+    let nothing = |to| Expr::Put { bytes: vec![0; 4], to };
+    let port = Expr::Payload { base: Base::Transport, offset: 2, length: 2, to: 2 };
+    rule.extend(match detail {
+        Detail::Any => [nothing(1), nothing(2)],
+        Detail::Protocol => [protocol(1), nothing(2)],
+        Detail::Port => [protocol(1), port],
+    });
+    rule.push(lookup("services", 0));
+    rule
+}
+
+fn mask(family: Family, length: u8) -> Vec<u8> {
+    let length = u32::from(length);
+    match family {
+        V4 => u32::MAX.checked_shl(32 - length).unwrap_or(0).to_be_bytes().to_vec(),
+        V6 => u128::MAX.checked_shl(128 - length).unwrap_or(0).to_be_bytes().to_vec(),
+    }
+}
+
+fn octets(family: Family, address: IpAddr) -> Option<Vec<u8>> {
+    match (family, address) {
+        (V4, IpAddr::V4(address)) => Some(address.octets().to_vec()),
+        (V6, IpAddr::V6(address)) => Some(address.octets().to_vec()),
+        (V4, IpAddr::V6(_)) | (V6, IpAddr::V4(_)) => None,
+    }
+}
+
+/// The first and the first-after key of each range. Neighbours become one range: the kernel refuses two elements with
+/// the same key. A range that ends with the last address has no key after it.
+fn ranges(family: Family, nets: &[IpNet]) -> Vec<Element> {
+    let bound = |address: IpAddr| match address {
+        IpAddr::V4(address) => u128::from(u32::from(address)),
+        IpAddr::V6(address) => u128::from(address),
+    };
+    let last = match family {
+        V4 => u128::from(u32::MAX),
+        V6 => u128::MAX,
+    };
+    let mut spans: Vec<(u128, u128)> =
+        nets.iter().map(|net| (bound(net.network()), bound(net.broadcast()))).collect();
+    spans.sort_unstable();
+    spans.dedup_by(|next, span| {
+        let joined = span.1 == last || next.0 <= span.1 + 1;
+        if joined {
+            span.1 = span.1.max(next.1);
+        }
+        joined
+    });
+    let bytes = |bound: u128| match family {
+        V4 => bound.to_be_bytes()[12..].to_vec(),
+        V6 => bound.to_be_bytes().to_vec(),
+    };
+    let begin = |(first, _): &(u128, u128)| key(bytes(*first));
+    let end = |(_, end): &(u128, u128)| {
+        (*end != last).then(|| Element { end: true, ..key(bytes(end + 1)) })
+    };
+    spans.iter().map(begin).chain(spans.iter().filter_map(end)).collect()
+}
+
+/// Whether the constants that are compared by their first bytes end at a byte.
+const _: () = {
+    const fn whole(net: Ipv6Net, bytes: u8) -> bool {
+        net.prefix_len() == bytes * 8
+    }
+    assert!(LOOPBACK_V4.prefix_len() == 8 && whole(LOOPBACK_V6, 12));
+    assert!(whole(MAPPED, 12) && whole(LINK_V6, 8));
+};
+
+#[cfg(test)]
+mod tests;
