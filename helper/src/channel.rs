@@ -41,6 +41,13 @@ pub(crate) enum Message {
     Fuse(LayerId),
     /// Monitor to init: it was executed.
     FuseStarted,
+    /// Init to monitor: the network rules stand, start the link, which can shut itself in or can't; beside it the socket
+    /// to the packet filter.
+    Link(bool),
+    /// Init to monitor: tell when the link is ready.
+    AwaitLink,
+    /// Monitor to init: it is.
+    LinkReady,
     /// Init to task: the root with this device and inode number stands.
     Mounted(u64, u64),
     /// Task to init: all rights are gone; the Landlock ABI that scopes me.
@@ -135,6 +142,13 @@ impl Events {
         }
     }
 
+    /// Says something that fits in one packet, unless that would mean to wait; says whether it did.
+    pub(crate) fn offer(&self, stage: Stage, event: &Event) -> Result<bool, Failure> {
+        let packets = wire::packets(event).map_err(|e| refused(stage, e))?;
+        let [packet] = &*packets else { return Err(refused(stage, "this is too long to offer")) };
+        socket::offer(self.as_fd(), packet).stage(stage, &format!("talking to {}", self.peer))
+    }
+
     /// Whether the controller's next packet is the word that lets the task start. Anything else, and a closed socket,
     /// is not.
     pub(crate) fn is_release(&self) -> bool {
@@ -171,6 +185,9 @@ mod tests {
             Message::OneOnly,
             Message::Fuse(LayerId::new("mount-3").unwrap()),
             Message::FuseStarted,
+            Message::Link(true),
+            Message::AwaitLink,
+            Message::LinkReady,
             Message::Mounted(u64::MAX, 1),
             Message::Confined(6),
             Message::Release,

@@ -8,7 +8,7 @@ use crate::failure::{Context, Failure, Stage, refused};
 use crate::init::Meant;
 use crate::mount::Mounted;
 use crate::start::namespaces;
-use landbox_shared::evidence::{Evidence, MountRecord};
+use landbox_shared::evidence::{Evidence, MountRecord, NetworkRecord};
 use landbox_shared::{mountinfo, readback};
 use nix::unistd::Pid;
 use std::fs::{self, File};
@@ -32,6 +32,7 @@ pub(crate) fn read(
     task: Pid,
     meant: &Meant,
     mounted: &Mounted,
+    network_boundary: Option<&NetworkRecord>,
     landlock_abi: u32,
 ) -> Result<Proof, Failure> {
     let read = |name: &str| {
@@ -59,6 +60,7 @@ pub(crate) fn read(
         points: &mounted.points,
         callers: meant.caller.namespaces,
         landlock_abi,
+        network_boundary,
     };
     let (evidence, ids) = readback::judge(&meant, &found)?;
     Ok(Proof { evidence, ids, table })

@@ -6,6 +6,7 @@ use crate::evidence::{self, Proof};
 use crate::failure::{Context, Failure, Stage, failed, refused, refused_at};
 use crate::lock::{self, Locked};
 use crate::mount::{self, FuseRequest, Mounted as Mounts};
+use crate::net::{self, Guard};
 use crate::ns;
 use crate::reap::{Crew, Signals};
 use crate::start::Caller;
@@ -14,6 +15,7 @@ use crate::verify::Verified;
 use crate::{caps, sys, task};
 use landbox_shared::digest::Digest;
 use landbox_shared::event::Event;
+use landbox_shared::evidence::NetworkRecord;
 use landbox_shared::idmap::{IdMaps, Worlds};
 use landbox_shared::plan::Plan;
 use landbox_shared::policy::Network;
@@ -47,8 +49,9 @@ pub(crate) fn run(
     monitor: &Channel,
 ) -> ! {
     let event = isolate(verified, locked, maps, null, monitor)
-        .and_then(|isolated| isolated.mount(monitor))
-        .and_then(Mounted::connect)
+        .and_then(|isolated| isolated.guard(monitor))
+        .and_then(|guarded| guarded.mount(monitor))
+        .and_then(|mounted| mounted.connect(monitor))
         .and_then(Networked::confine)
         .and_then(|confined| confined.release(monitor))
         .and_then(|Released(crew)| crew.keep(monitor))
@@ -63,6 +66,8 @@ struct Isolated {
     meant: Meant,
     session: OwnedFd,
     crew: Crew,
+    /// Whether N takes no other user namespace than T.
+    closed: bool,
 }
 
 fn isolate(
@@ -82,6 +87,7 @@ fn isolate(
     // Before there is a child whose end could be missed.
     let signals = Signals::catch().stage(STAGE, "catching signals")?;
 
+    let closed = matches!(meant.plan.network, Network::Policy(_)) && net::close_namespaces(worlds);
     let [channel, theirs] = Channel::pair(["the task", "init"], STAGE)?;
     let flags = match worlds {
         Worlds::Two => CloneFlags::CLONE_NEWUSER,
@@ -108,7 +114,7 @@ fn isolate(
     monitor.send(STAGE, &Message::Isolated, &[])?;
     let Locked { folder: session, lock } = locked;
     let crew = Crew { _lock: lock, task: child.pid, channel, signals };
-    Ok(Isolated { meant, session, crew })
+    Ok(Isolated { meant, session, crew, closed })
 }
 
 /// The task's number in the host's `/proc`, as that itself says of the descriptor: ours is in another namespace.
@@ -122,9 +128,37 @@ fn number(task: &Child) -> Result<Pid, Failure> {
 }
 
 impl Isolated {
+    /// Closes the network before anything could use it, and has the link started, which takes as long as mounting.
+    fn guard(self, monitor: &Channel) -> Result<Guarded, Failure> {
+        const STAGE: Stage = Stage::Network;
+        let Meant { plan, maps, .. } = &self.meant;
+        let up = || sys::net::loopback_up().stage(STAGE, "setting loopback up");
+        let guard = match &plan.network {
+            // The caller's own namespace: nothing to do, and no right to do it.
+            Network::Host => None,
+            Network::None => up().map(|()| None)?,
+            Network::Policy(policy) => {
+                up()?;
+                let guard = net::guard(policy, maps, self.closed)?;
+                let link = Message::Link(guard.sandboxed);
+                monitor.send(STAGE, &link, &[guard.socket.as_fd()])?;
+                Some(guard)
+            }
+        };
+        Ok(Guarded { isolated: self, guard })
+    }
+}
+
+/// Nothing passes that the plan doesn't allow; with a policy, nothing at all yet but loopback.
+struct Guarded {
+    isolated: Isolated,
+    guard: Option<Guard>,
+}
+
+impl Guarded {
     fn mount(self, monitor: &Channel) -> Result<Mounted, Failure> {
         const STAGE: Stage = Stage::Mount;
-        let Self { meant, session, crew } = self;
+        let Self { isolated: Isolated { meant, session, crew, closed: _ }, guard } = self;
         // Before anything else: else mounts the host makes later would appear inside, writable.
         let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
         nix::mount::mount(None::<&str>, "/", None::<&str>, private, None::<&str>).at(
@@ -135,7 +169,7 @@ impl Isolated {
         let session = lock::reopen(&session, &meant.plan.session_dir)?;
         let mut fuse = |request: FuseRequest| ask_for_daemon(monitor, request);
         let mounts = mount::build(&meant.plan, session.as_fd(), &mut fuse)?;
-        Ok(Mounted { meant, mounts, crew })
+        Ok(Mounted { meant, mounts, crew, guard })
     }
 }
 
@@ -153,38 +187,45 @@ struct Mounted {
     meant: Meant,
     mounts: Mounts,
     crew: Crew,
+    guard: Option<Guard>,
 }
 
 impl Mounted {
-    fn connect(self) -> Result<Networked, Failure> {
-        match &self.meant.plan.network {
-            // The caller's own namespace: nothing to do, and no right to do it.
-            Network::Host => {}
-            Network::None => {
-                sys::net::loopback_up().stage(Stage::Network, "setting loopback up")?;
+    /// Waits for the link, and looks at it.
+    fn connect(self, monitor: &Channel) -> Result<Networked, Failure> {
+        const STAGE: Stage = Stage::Network;
+        let Self { meant, mounts, crew, guard } = self;
+        let network = match guard {
+            None => None,
+            Some(guard) => {
+                monitor.send(STAGE, &Message::AwaitLink, &[])?;
+                monitor.expect(STAGE, &Message::LinkReady)?;
+                Some(guard.connect()?)
             }
-            Network::Policy(_) => {
-                return Err(refused(Stage::Network, "a network policy can't be enforced yet"));
-            }
-        }
-        Ok(Networked(self))
+        };
+        Ok(Networked { meant, mounts, crew, network })
     }
 }
 
 /// The network is what the plan says.
-struct Networked(Mounted);
+struct Networked {
+    meant: Meant,
+    mounts: Mounts,
+    crew: Crew,
+    network: Option<NetworkRecord>,
+}
 
 impl Networked {
     /// Lets the task enter the new root and give up its rights, and reads back what it is then.
     fn confine(self) -> Result<Confined, Failure> {
         const STAGE: Stage = Stage::Confine;
-        let Mounted { meant, mounts, crew } = self.0;
+        let Self { meant, mounts, crew, network } = self;
         let root = stat("/").at(STAGE, "/", "reading the new root")?;
         crew.channel.send(STAGE, &Message::Mounted(root.st_dev, root.st_ino), &[])?;
         let Message::Confined(abi) = crew.channel.hear(STAGE)? else {
             return Err(refused(STAGE, "the task spoke out of turn"));
         };
-        let proof = evidence::read(crew.task, &meant, &mounts, abi)?;
+        let proof = evidence::read(crew.task, &meant, &mounts, network.as_ref(), abi)?;
         Ok(Confined { proof, roots: mounts.layer_roots, crew })
     }
 }

@@ -7,11 +7,12 @@
 //! 3. **Verified** (`verify.rs`, `trust.rs`): an enrolled key signed them for this launch; every operation is judged.
 //! 4. the session's **lock** (`lock.rs`).
 //! 5. **Isolated** (`ns.rs`): user namespace N with all others, init in it, and in T, inside N, what will be the task.
-//! 6. **Mounted** (`mount/`, `fuse.rs`): init builds the new root, operation by operation.
-//! 7. **Networked** (`init.rs`).
-//! 8. **Confined** (`task.rs`, `confine.rs`, `landlock`): the task enters the new root and gives every right up.
-//! 9. the **evidence** (`evidence.rs`): what the kernel says about it now; init and monitor give up their rights, too.
-//! 10. **Released** (`init.rs`): only after the controller's word does the task execute its program.
+//! 6. **Guarded** (`net/filter.rs`): a policy's rules stand, and were read back, before there is a link.
+//! 7. **Mounted** (`mount/`, `fuse.rs`): init builds the new root, operation by operation, while the link starts.
+//! 8. **Networked** (`net/link.rs`, `net/slirp.rs`): the link is there and is what was meant.
+//! 9. **Confined** (`task.rs`, `confine.rs`, `landlock`): the task enters the new root and gives every right up.
+//! 10. the **evidence** (`evidence.rs`): what the kernel says about it now; init and monitor give up their rights, too.
+//! 11. **Released** (`init.rs`): only after the controller's word does the task execute its program.
 //!
 //! Then init reaps (`reap.rs`) and the monitor watches (`monitor.rs`) until one of all these processes ends,
 //! which ends the others. There is no other way to the task's first instruction.
@@ -20,12 +21,14 @@
 mod caps;
 mod channel;
 mod confine;
+mod daemon;
 mod evidence;
 mod fuse;
 mod init;
 mod lock;
 mod monitor;
 mod mount;
+mod net;
 mod ns;
 mod open;
 mod reap;
@@ -40,6 +43,7 @@ mod verify;
 use channel::Events;
 use landbox_shared::event::Event;
 use landbox_shared::failure::{self, Failure};
+use landbox_shared::policy::Network;
 use ns::Isolated;
 use std::io::Write;
 use std::os::fd::OwnedFd;
@@ -89,6 +93,9 @@ fn boundary(envelope: OwnedFd, events: &mut Events) -> Result<Isolated, Failure>
     let caller = start::start()?;
     let received = receive::receive(caller, envelope, events)?;
     let verified = verify::verify(received)?;
+    if matches!(verified.plan.network, Network::Policy(_)) {
+        net::probe()?;
+    }
     let locked = lock::lock(&verified.plan.session_dir, verified.caller.uid)?;
     ns::isolate(verified, locked, events)
 }

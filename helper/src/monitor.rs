@@ -5,6 +5,7 @@ use crate::channel::{Channel, Events, Message};
 use crate::evidence::Watch;
 use crate::failure::{Context, Failure, Stage, refused, require};
 use crate::fuse::{self, Daemon};
+use crate::net::{Link, Recorder};
 use crate::ns::{self, Isolated};
 use crate::sys::process::{self, Child};
 use crate::{caps, confine};
@@ -31,6 +32,10 @@ struct Monitor<'a> {
     init: Child,
     channel: Channel,
     daemons: Vec<Daemon>,
+    link: Option<Link>,
+    /// Init waits for the link.
+    awaited: bool,
+    recorder: Option<Recorder>,
     phase: Phase,
     /// Its own filter, compiled while init mounts.
     filters: Result<Vec<Program>, Failure>,
@@ -57,6 +62,9 @@ pub(crate) fn stay(isolated: Isolated, events: &Events) {
         init,
         channel,
         daemons: Vec::new(),
+        link: None,
+        awaited: false,
+        recorder: None,
         phase: Phase::Preparing,
         filters: confine::filters(landbox_seccomp::monitor),
         watch: None,
@@ -77,6 +85,15 @@ pub(crate) fn stay(isolated: Isolated, events: &Events) {
         ns::end(&monitor.init);
     }
     monitor.daemons.iter().for_each(Daemon::end);
+    // The task is gone: what it did last is counted now.
+    if let Some(recorder) = monitor.recorder.as_mut().filter(|_| monitor.phase == Phase::Running) {
+        // The session is over whether or not this can be told.
+        let _ = recorder.tell(events);
+    }
+    // After the task, so that nothing ever left another way; with the recorder the rules go.
+    if let Some(link) = monitor.link.take() {
+        link.end();
+    }
     drop(lock);
     if let Some(event) = end {
         // A controller that is gone can't be told.
@@ -89,10 +106,12 @@ impl Monitor<'_> {
     fn turn(&mut self) -> Result<Turn, Failure> {
         let readable = |fd| PollFd::new(fd, PollFlags::POLLIN);
         let mut fds = vec![readable(self.channel.as_fd()), readable(self.events.as_fd())];
-        fds.extend(self.daemons.iter().map(|daemon| readable(daemon.child.pidfd.as_fd())));
+        fds.extend(self.daemons.iter().map(|daemon| readable(daemon.running.child.pidfd.as_fd())));
+        fds.extend(self.link.iter().flat_map(Link::watched).map(readable));
         // An ordinary file is always readable: only the urgent bit says that the list of mounts has changed.
         fds.extend(self.watch.iter().map(|watch| PollFd::new(watch.as_fd(), PollFlags::POLLPRI)));
-        let limit = if self.watch.is_some() { LOOK_AGAIN.into() } else { PollTimeout::NONE };
+        let looks = self.watch.is_some() || self.link.is_some();
+        let limit = if looks { LOOK_AGAIN.into() } else { PollTimeout::NONE };
         match poll(&mut fds, limit) {
             Err(Errno::EINTR) => return Ok(Continue(())),
             polled => polled.stage(Stage::Watch, "waiting")?,
@@ -109,6 +128,12 @@ impl Monitor<'_> {
             let preparing = self.phase == Phase::Preparing;
             return Err(dead.ended(if preparing { Stage::Layer } else { Stage::Watch }));
         }
+        if let Some(lost) = self.look_at_link()? {
+            return Ok(Break(Some(lost)));
+        }
+        if let Some(recorder) = self.recorder.as_mut().filter(|_| self.phase == Phase::Running) {
+            recorder.tell_in_time(self.events)?;
+        }
         match &mut self.watch {
             Some(watch) => Ok(match watch.lost()? {
                 Some(path) => Break(Some(Event::BoundaryLost { path })),
@@ -118,6 +143,20 @@ impl Monitor<'_> {
         }
     }
 
+    /// Notices that the link is ready, and what is to be told where it has ended.
+    fn look_at_link(&mut self) -> Result<Option<Event>, Failure> {
+        let preparing = self.phase == Phase::Preparing;
+        let Some(link) = &mut self.link else { return Ok(None) };
+        if link.has_ended() {
+            return if preparing { Err(link.ended()) } else { Ok(Some(Event::LinkLost)) };
+        }
+        if link.is_ready()? && self.awaited {
+            self.awaited = false;
+            self.channel.send(Stage::Network, &Message::LinkReady, &[])?;
+        }
+        Ok(None)
+    }
+
     fn hear_init(&mut self) -> Result<Turn, Failure> {
         let preparing = self.phase == Phase::Preparing;
         match self.channel.receive(Stage::Watch)? {
@@ -125,6 +164,15 @@ impl Monitor<'_> {
                 self.daemons.push(fuse::start(&self.init, layer, &fds)?);
                 self.channel.send(Stage::Layer, &Message::FuseStarted, &[])?;
                 Ok(Continue(()))
+            }
+            Some((Message::Link(sandboxed), fds)) if preparing && self.link.is_none() => {
+                self.recorder = fds.into_iter().next().map(Recorder::new);
+                self.link = Some(Link::start(&self.init, sandboxed)?);
+                Ok(Continue(()))
+            }
+            Some((Message::AwaitLink, _)) if preparing => {
+                self.awaited = true;
+                self.look_at_link().map(|lost| lost.map_or(Continue(()), |lost| Break(Some(lost))))
             }
             Some((Message::Ready(evidence, ids), beside)) if preparing => {
                 self.show(evidence, &ids, beside)?;
@@ -140,7 +188,7 @@ impl Monitor<'_> {
     /// Where a layer failed because its daemon ended, the daemon's own words say more.
     fn explain(&self, failure: Failure) -> Failure {
         let ended = |daemon: &&Daemon| {
-            let pidfd = daemon.child.pidfd.as_fd();
+            let pidfd = daemon.running.child.pidfd.as_fd();
             // Init notices when the daemon's files are closed, a little before it has ended.
             poll(&mut [PollFd::new(pidfd, PollFlags::POLLIN)], 50u8) == Ok(1)
         };

@@ -199,6 +199,12 @@ pub const MONITOR: &[Needed] = &[
     needed(5, 80, "fstat", "the same, in older versions"),
     needed(424, 424, "pidfd_send_signal", "ending init and the daemons"),
     needed(318, 278, "getrandom", "seeds of hash tables"),
+    needed(
+        228,
+        113,
+        "clock_gettime",
+        "how long ago the network counters were read, where the kernel shares no clock",
+    ),
 ];
 
 /// What init needs besides. It is the task's parent, with the ids of N.

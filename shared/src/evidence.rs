@@ -2,6 +2,7 @@
 
 use crate::digest::Digest;
 use crate::id::LayerId;
+use crate::network::route::LinkRecord;
 use crate::path::AbsPath;
 use crate::policy::{Backend, Network, SeccompProfile};
 use serde::{Deserialize, Serialize};
@@ -45,6 +46,8 @@ pub struct Evidence {
     pub landlock_abi: u32,
     /// What the session may reach.
     pub network: Network,
+    /// What holds it to a policy; `None` where there is none.
+    pub network_boundary: Option<NetworkRecord>,
     /// The layers, in plan order; their merged roots travel beside this as descriptors, in the same order.
     pub layers: Vec<LayerRecord>,
 }
@@ -61,6 +64,10 @@ impl Evidence {
             (self.no_new_privs, "the task may gain privileges"),
             (filtered && self.seccomp_filters > 0, "the task has no system-call filter"),
             (self.propagation_private, "mounts of the host could appear inside"),
+            (
+                matches!(self.network, Network::Policy(_)) == self.network_boundary.is_some(),
+                "the network is not held to its policy",
+            ),
         ]
         .into_iter()
         .find_map(|(whole, flaw)| (!whole).then_some(flaw))
@@ -90,6 +97,22 @@ pub enum HelperMode {
     Capable,
     /// Called by root.
     Root,
+}
+
+/// What holds a session's traffic to its policy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NetworkRecord {
+    /// Digest of the packet filter's rules, as they were read back.
+    pub rules: Digest,
+    /// Number of elements in their sets.
+    pub elements: u32,
+    /// The packet filter's generation; it grows with every change.
+    pub generation: u32,
+    /// The link.
+    pub link: LinkRecord,
+    /// Whether the kernel refuses the task a user namespace of its own, beside the filter that does.
+    pub user_namespaces_closed: bool,
 }
 
 /// Which ids a session's user namespace maps.

@@ -58,9 +58,12 @@ pub fn fuse_mount(device: i32, ids: [u32; 2], map: &str) -> Vec<Setting> {
     options
 }
 
-/// The program's end: its options and mount point for descriptors of `/dev/fuse`, the lowers (topmost first), the upper
+/// The program that serves a layer where the kernel's overlay can't. Nothing overrides its place.
+const FUSE_PROGRAM: &CStr = c"/usr/bin/fuse-overlayfs";
+
+/// The program's end: its place, options and mount point for descriptors of `/dev/fuse`, the lowers (topmost first), the upper
 /// and the work folder.
-pub fn fuse_program(fds: &[i32]) -> Option<[CString; 2]> {
+pub fn fuse_program(fds: &[i32]) -> Option<Vec<CString>> {
     let [fuse, lowers @ .., upper, work] = fds else { return None };
     if lowers.is_empty() {
         return None;
@@ -69,7 +72,9 @@ pub fn fuse_program(fds: &[i32]) -> Option<[CString; 2]> {
     // fsync inside answers at once, as with a volatile kernel overlay: landing makes durable.
     let options = format!("lowerdir={lowers},upperdir={upper},workdir={work},fsync=0");
     // libfuse takes this form as "already mounted".
-    Some([CString::new(options).ok()?, CString::new(format!("/dev/fd/{fuse}")).ok()?])
+    let (options, mountpoint) = (CString::new(options), CString::new(format!("/dev/fd/{fuse}")));
+    let fixed = [FUSE_PROGRAM, c"-f", c"-o"].map(CStr::to_owned);
+    Some(fixed.into_iter().chain([options.ok()?, mountpoint.ok()?]).collect())
 }
 
 #[cfg(test)]
@@ -82,7 +87,8 @@ mod tests {
 
     #[test]
     fn options_hold_numbers_alone_and_the_topmost_lower_comes_first() {
-        let [options, mountpoint] = fuse_program(&[9, 3, 4, 5, 6]).unwrap();
+        let program = fuse_program(&[9, 3, 4, 5, 6]).unwrap();
+        let [.., options, mountpoint] = &*program else { panic!("{program:?}") };
         assert_eq!(mountpoint.to_str(), Ok("/dev/fd/9"));
         assert_eq!(
             options.to_str().unwrap().split(",fsync").next(),

@@ -2,7 +2,9 @@
 //! boundary that isn't whole ends the session before it starts.
 
 use crate::digest::Digest;
-use crate::evidence::{Evidence, HelperMode, LayerRecord, MountRecord, NAMESPACES, Namespace};
+use crate::evidence::{
+    Evidence, HelperMode, LayerRecord, MountRecord, NAMESPACES, Namespace, NetworkRecord,
+};
 use crate::failure::{Failure, Stage, refused, refused_at, require, require_at};
 use crate::idmap::{IdMaps, Worlds};
 use crate::mountinfo::{self, Mount};
@@ -38,6 +40,8 @@ pub struct Meant<'a> {
     pub callers: Inodes,
     /// The Landlock ABI whose scopes the task entered.
     pub landlock_abi: u32,
+    /// What holds the network to its policy, as it was read back.
+    pub network_boundary: Option<&'a NetworkRecord>,
 }
 
 /// What the kernel lists of the task.
@@ -83,6 +87,7 @@ pub fn judge(meant: &Meant<'_>, found: &Found<'_>) -> Result<(Evidence, Vec<u32>
         seccomp_profile: plan.seccomp,
         landlock_abi: meant.landlock_abi,
         network: plan.network.clone(),
+        network_boundary: meant.network_boundary.cloned(),
         layers: layers(&mounts, plan)?,
     };
     evidence.flaw().map_or(Ok((evidence, ids)), |flaw| Err(refused(STAGE, flaw)))
@@ -211,6 +216,7 @@ mod tests {
             points: &points,
             callers: [1; 6],
             landlock_abi: 6,
+            network_boundary: None,
         };
         judge(&meant, &found).map(|(evidence, ids)| {
             assert_eq!(ids, [1, 2]);

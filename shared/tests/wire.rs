@@ -168,6 +168,7 @@ fn evidence(mounts: usize) -> Evidence {
         seccomp_profile: SeccompProfile::Base,
         landlock_abi: 7,
         network: Network::None,
+        network_boundary: None,
         layers: vec![LayerRecord { id: layer("home"), backend: Backend::Kernel }],
     }
 }

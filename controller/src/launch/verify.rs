@@ -2,6 +2,8 @@
 
 use landbox_shared::digest::Digest;
 use landbox_shared::evidence::{Evidence, MountRecord, OwnerMap};
+use landbox_shared::network::route::MTU;
+use landbox_shared::network::ruleset::compile::compile;
 use landbox_shared::path::AbsPath;
 use landbox_shared::plan::{Access, Loss, Op, Plan};
 use landbox_shared::policy::{Backend, MaskKind, Network};
@@ -22,6 +24,7 @@ pub(super) fn check(plan: &Plan, envelope: &Digest, evidence: &Evidence) -> Resu
         OwnerMap::Full => expect(plan.uid == 0, "ids of others are mapped")?,
     }
     namespaces(plan, evidence)?;
+    network(plan, evidence)?;
     layers(plan, evidence)?;
     plan.ops.iter().try_for_each(|op| mount(op, &evidence.mounts))
 }
@@ -41,6 +44,21 @@ fn namespaces(plan: &Plan, evidence: &Evidence) -> Result<(), String> {
             Err("the net namespace is not the session's own".into())
         }
     }
+}
+
+/// The rules that were read back must be the ones the policy means, which only those who compile it themselves can say.
+fn network(plan: &Plan, evidence: &Evidence) -> Result<(), String> {
+    let Network::Policy(policy) = &plan.network else { return Ok(()) };
+    let boundary = evidence.network_boundary.as_ref();
+    let boundary = boundary.ok_or("the network is not held to its policy")?;
+    let meant = compile(policy).digest().map_err(|e| e.to_string())?;
+    if boundary.rules != meant {
+        return Err("the network rules are not the policy's".into());
+    }
+    if boundary.link.mtu != MTU {
+        return Err("the link is not the one that was meant".into());
+    }
+    Ok(())
 }
 
 fn layers(plan: &Plan, evidence: &Evidence) -> Result<(), String> {
@@ -115,8 +133,11 @@ fn mount(op: &Op, mounts: &[MountRecord]) -> Result<(), String> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use landbox_shared::evidence::NetworkRecord;
     use landbox_shared::evidence::{CapSets, HelperMode, LayerRecord, Namespace};
     use landbox_shared::id::{LayerId, SessionId};
+    use landbox_shared::network::route::LinkRecord;
+    use landbox_shared::network::{NetworkPolicy, Zone};
     use landbox_shared::plan::{LayerOp, Stdio};
     use landbox_shared::policy::SeccompProfile;
 
@@ -181,6 +202,7 @@ pub(super) mod tests {
             seccomp_profile: SeccompProfile::Base,
             landlock_abi: 6,
             network: Network::None,
+            network_boundary: None,
             layers: vec![LayerRecord {
                 id: LayerId::new("project").unwrap(),
                 backend: Backend::Kernel,
@@ -247,5 +269,40 @@ pub(super) mod tests {
             change(&mut evidence);
             assert!(check(&plan(), &Digest([2; 32]), &evidence).is_err(), "{what}");
         }
+    }
+
+    #[test]
+    fn rules_that_are_not_the_policys_are_refused() {
+        let zone = || Zone::Block;
+        let policy = NetworkPolicy {
+            version: 1,
+            public: zone(),
+            private: zone(),
+            dns_servers: vec![],
+            proxy_mode: None,
+        };
+        let mut plan = plan();
+        plan.network = Network::Policy(policy.clone());
+        let link = LinkRecord {
+            interface: "tap0".into(),
+            mtu: MTU,
+            addresses: vec![],
+            gateways: vec![],
+            sandboxed: true,
+        };
+        let record = |rules| NetworkRecord {
+            rules,
+            elements: 1,
+            generation: 1,
+            link: link.clone(),
+            user_namespaces_closed: true,
+        };
+        let mut evidence = evidence();
+        evidence.network = plan.network.clone();
+        assert!(network(&plan, &evidence).is_err());
+        evidence.network_boundary = Some(record(compile(&policy).digest().unwrap()));
+        network(&plan, &evidence).unwrap();
+        evidence.network_boundary = Some(record(Digest([3; 32])));
+        assert!(network(&plan, &evidence).unwrap_err().contains("not the policy's"));
     }
 }

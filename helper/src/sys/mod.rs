@@ -5,5 +5,6 @@ pub(crate) mod fd;
 pub(crate) mod landlock;
 pub(crate) mod mount;
 pub(crate) mod net;
+pub(crate) mod nft;
 pub(crate) mod process;
 pub(crate) mod socket;

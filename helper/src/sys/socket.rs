@@ -28,6 +28,17 @@ pub(crate) fn send(
     }
 }
 
+/// Sends one packet if there is room for it now; says whether there was.
+pub(crate) fn offer(socket: BorrowedFd<'_>, packet: &[u8]) -> nix::Result<bool> {
+    let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
+    let iov = [IoSlice::new(packet)];
+    match sendmsg::<()>(socket.as_raw_fd(), &iov, &[], flags, None) {
+        Ok(_) => Ok(true),
+        Err(Errno::EAGAIN | Errno::EINTR) => Ok(false),
+        Err(errno) => Err(errno),
+    }
+}
+
 /// Receives one packet into `buffer` and gives its length (0: the other side is gone) and the descriptors beside it. A
 /// packet or a list of descriptors that does not fit is an error.
 pub(crate) fn receive(

@@ -216,6 +216,7 @@ fn what_our_own_processes_need_has_the_numbers_of_the_c_library_and_a_reason() {
         ("fstat", libc::SYS_fstat),
         ("pidfd_send_signal", libc::SYS_pidfd_send_signal),
         ("getrandom", libc::SYS_getrandom),
+        ("clock_gettime", libc::SYS_clock_gettime),
         ("kill", libc::SYS_kill),
     ];
     for needed in [table::KEEPERS, table::MONITOR, table::INIT].concat() {

@@ -1,0 +1,34 @@
+//! The session's end of the link, seen by init: completing it, and reading it back. That the program says it is ready is
+//! not taken for granted.
+
+use super::netlink::{ask, open};
+use crate::failure::{Context, Failure, Stage, refused};
+use landbox_shared::network::route::{self, LinkRecord, Reading};
+use nix::errno::Errno;
+use nix::sys::socket::SockProtocol;
+use std::os::fd::OwnedFd;
+
+const STAGE: Stage = Stage::Network;
+const SEQ: u32 = 1;
+
+/// Gives the interface its IPv6 address and route, and judges the whole. The program configures IPv4 alone, and the
+/// announcements IPv6 would wait for are refused by the rules.
+pub(super) fn connect(sandboxed: bool) -> Result<LinkRecord, Failure> {
+    let socket = open(SockProtocol::NetlinkRoute).stage(STAGE, "opening a netlink socket")?;
+    let there = read(&socket).stage(STAGE, "reading the interfaces")?;
+    let index = there.interface().ok_or_else(|| refused(STAGE, "the link made no interface"))?;
+    for request in [route::set_address(index, SEQ), route::set_route(index, SEQ)] {
+        ask(&socket, request, SEQ, |_| None)
+            .stage(STAGE, "giving the link its IPv6 address and route (is IPv6 switched off?)")?;
+    }
+    let there = read(&socket).stage(STAGE, "reading the link back")?;
+    there.judge(sandboxed).map_err(|flaw| refused(STAGE, flaw))
+}
+
+fn read(socket: &OwnedFd) -> Result<Reading, Errno> {
+    let mut reading = Reading::default();
+    for kind in [route::LIST_LINKS, route::LIST_ADDRESSES, route::LIST_ROUTES] {
+        ask(socket, route::list(kind, SEQ), SEQ, |message| reading.take(message))?;
+    }
+    Ok(reading)
+}

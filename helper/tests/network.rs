@@ -1,0 +1,100 @@
+//! A session with a network policy: what the kernel was told, the link, and the deaths.
+
+#![allow(clippy::unwrap_used)] // the lint knows test functions, not the functions they share
+
+mod play;
+
+use landbox_shared::event::{Event, Status};
+use landbox_shared::network::{
+    NETWORK_POLICY_VERSION, NetworkPolicy, Protocol, Rule, Traffic, Zone, egress::Egress,
+    ruleset::compile::compile,
+};
+use landbox_shared::plan::Plan;
+use landbox_shared::policy::{Network, SeccompProfile};
+use play::{Launch, Stage, users};
+
+fn policy() -> NetworkPolicy {
+    NetworkPolicy {
+        version: NETWORK_POLICY_VERSION,
+        public: Zone::Block,
+        private: Zone::Allowlist(vec![Rule {
+            cidr: "10.99.0.0/16".parse().unwrap(),
+            traffic: Traffic::Ports(Protocol::Tcp, vec![443]),
+        }]),
+        dns_servers: vec![],
+        proxy_mode: None,
+    }
+}
+
+fn plan(stage: &Stage, policy: NetworkPolicy) -> Plan {
+    let mut plan = stage.plan();
+    plan.network = Network::Policy(policy);
+    plan.seccomp = SeccompProfile::Restricted;
+    plan
+}
+
+/// Runs to the end; gives the output, the last event, and what was counted before it.
+fn end(launch: &mut Launch) -> (String, Event, Egress) {
+    let output = launch.output();
+    let mut egress = Egress::default();
+    loop {
+        let event = launch.next().0;
+        let Event::Egress(new) = event else { return (output, event, egress) };
+        egress.reached.rows.extend(new.reached.rows);
+        egress.refused.rows.extend(new.refused.rows);
+        egress.reached.totals = new.reached.totals;
+        egress.refused.totals = new.refused.totals;
+    }
+}
+
+#[test]
+fn the_evidence_names_the_rules_and_the_link() {
+    for uid in users() {
+        let stage = Stage::new(uid);
+        let mut launch = stage.start();
+        launch.send(&stage, plan(&stage, policy()), &["cat", "/proc/net/dev"]);
+        let (event, _beside) = launch.next();
+        let Event::Ready(evidence) = event else { panic!("{event:?}") };
+        let boundary = evidence.network_boundary.clone().unwrap();
+        let table = compile(&policy());
+        assert_eq!(boundary.rules, table.digest().unwrap());
+        assert_eq!(boundary.elements as usize, table.elements());
+        assert!(
+            boundary.link.sandboxed && boundary.user_namespaces_closed && boundary.generation > 0
+        );
+        assert_eq!((boundary.link.mtu, boundary.link.addresses.len()), (65520, 2));
+        launch.release();
+        let (output, event, _) = end(&mut launch);
+        assert_eq!(event, Event::Exited(Status::Code(0)));
+        assert!(output.contains("tap0") && output.contains("lo"), "{output}");
+    }
+}
+
+#[test]
+fn what_is_refused_is_refused_at_once_and_counted() {
+    let text = "for to in 10.99.0.1/80 10.98.0.1/443 9.9.9.9/53 10.0.2.2/22; do \
+                bash -c \"exec 3<>/dev/tcp/$to\" 2>&1 | grep -o refused | head -1; done";
+    for uid in users() {
+        let stage = Stage::new(uid);
+        let mut launch = stage.start();
+        launch.send(&stage, plan(&stage, policy()), &["sh", "-c", text]);
+        let (event, _beside) = launch.next();
+        assert!(matches!(event, Event::Ready(_)), "{event:?}");
+        launch.release();
+        let (output, _, egress) = end(&mut launch);
+        assert_eq!(output, "refused\n".repeat(4));
+        let totals = egress.refused.totals;
+        assert_eq!((totals.private, totals.public, totals.fixed), (2, 1, 1), "{egress:?}");
+        let mut refused: Vec<String> = egress
+            .refused
+            .rows
+            .iter()
+            .map(|row| {
+                format!("{} {} {}", row.destination.address, row.destination.port, row.count)
+            })
+            .collect();
+        refused.sort();
+        assert_eq!(refused, ["10.0.2.2 22 1", "10.98.0.1 443 1", "10.99.0.1 80 1", "9.9.9.9 53 1"]);
+        assert_eq!(egress.reached, Default::default());
+    }
+}
