@@ -5,6 +5,7 @@ use super::start::Starter;
 use super::{Invocation, bare, show};
 use crate::config::{self, Config, NetworkChoice, OverlayChoice};
 use crate::error::{Failure, Kind, Result};
+use crate::host::link::Probe;
 use crate::host::{self, Facts, Fuse};
 use crate::land::apply;
 use crate::launch::Refusal;
@@ -74,13 +75,17 @@ pub(super) fn run(call: &Invocation, args: RunArgs) -> Result<u8> {
         overlay: args.overlay,
     };
     policy::network::supported(&config, &flags)?;
+    let probe = match policy::network::choice(&config, &flags) {
+        NetworkChoice::Policy(..) => Some(Probe::start()),
+        NetworkChoice::Host | NetworkChoice::None => None,
+    };
     let facts = Facts::gather()?;
     let state = StateDir::open(facts.state_dir.as_path())?;
     if !config.sandbox {
         return bare::run(call, &config, &flags, &facts, &state, args.name, args.report.as_deref());
     }
     let Resolved { policy, warnings } = policy::resolve(&config, &flags, &facts, env)?;
-    admit(&policy)?;
+    admit(&policy, probe)?;
     put_right(call, &state, &policy.project)?;
     let auto = is_auto(&config, &flags);
     let shared = facts.writer().warning(policy.project.as_path());
@@ -140,11 +145,11 @@ fn may_have_moved(unstarted: &Unstarted) -> bool {
 
 /// Refuses a network policy that can't hold: what the task would be given points past it, or this machine lacks what
 /// enforces it. Before anything is made.
-pub(super) fn admit(policy: &Policy) -> Result<()> {
+pub(super) fn admit(policy: &Policy, probe: Option<Probe>) -> Result<()> {
     policy::network::admit(policy, std::env::vars_os())?;
-    match &policy.network {
-        Network::Host | Network::None => Ok(()),
-        Network::Policy(_) => host::link::require(),
+    match (&policy.network, probe) {
+        (Network::Host | Network::None, _) => Ok(()),
+        (Network::Policy(_), probe) => probe.unwrap_or_else(Probe::start).answer(),
     }
 }
 

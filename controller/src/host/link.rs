@@ -71,9 +71,30 @@ pub fn tun() -> Option<Lack> {
     tun_at(Path::new(TUN))
 }
 
-/// Asks for everything a network policy needs, before anything is made.
-pub fn require() -> Result<()> {
-    let Some(lack) = program().or_else(tun) else { return Ok(()) };
+/// The question whether everything is there that a network policy needs. It is asked on another processor while the
+/// session is thought out, since a program has to be run for it.
+#[derive(Debug)]
+pub struct Probe(std::thread::JoinHandle<Option<Lack>>);
+
+impl Probe {
+    /// Asks.
+    pub fn start() -> Self {
+        Self(std::thread::spawn(|| tun().or_else(program)))
+    }
+
+    /// The answer; an error says what is missing and what to type.
+    pub fn answer(self) -> Result<()> {
+        match self.0.join() {
+            Ok(lack) => refuse(lack),
+            Err(_) => {
+                Err(Failure::new(Kind::Failed, "what a network policy needs can't be found out"))
+            }
+        }
+    }
+}
+
+fn refuse(lack: Option<Lack>) -> Result<()> {
+    let Some(lack) = lack else { return Ok(()) };
     let sudo = if rustix::process::geteuid().is_root() { "" } else { "sudo " };
     Err(Failure::new(
         Kind::Unavailable,
