@@ -271,6 +271,7 @@ fn suggestion(call: &Invocation, id: Option<&str>) -> Result<u8> {
             let added = found.added.iter().find(|(z, at, _)| (*z, *at) == (zone, n));
             added.map(|(_, _, count)| match count {
                 0 => "new".to_owned(),
+                1 => "new: refused once".to_owned(),
                 count => format!("new: refused {count} times"),
             })
         };

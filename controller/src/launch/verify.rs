@@ -2,11 +2,13 @@
 
 use landbox_shared::digest::Digest;
 use landbox_shared::evidence::{Evidence, MountRecord, OwnerMap};
-use landbox_shared::network::route::MTU;
+use landbox_shared::network::class::{ALIASES_V4, LINK_V4, LINK_V6, OWN_V4, OWN_V6, ROUTER_V6};
+use landbox_shared::network::route::{INTERFACE, LinkRecord, MTU};
 use landbox_shared::network::ruleset::compile::compile;
 use landbox_shared::path::AbsPath;
 use landbox_shared::plan::{Access, Loss, Op, Plan};
-use landbox_shared::policy::{Backend, MaskKind, Network};
+use landbox_shared::policy::{Backend, MaskKind, Network, SeccompProfile};
+use std::net::IpAddr;
 
 /// Namespaces every session has of its own; `net` joins them where the host's network is not shared.
 const NAMESPACES: [&str; 5] = ["user", "mnt", "pid", "ipc", "uts"];
@@ -51,12 +53,36 @@ fn network(plan: &Plan, evidence: &Evidence) -> Result<(), String> {
     let Network::Policy(policy) = &plan.network else { return Ok(()) };
     let boundary = evidence.network_boundary.as_ref();
     let boundary = boundary.ok_or("the network is not held to its policy")?;
-    let meant = compile(policy).digest().map_err(|e| e.to_string())?;
-    if boundary.rules != meant {
+    let meant = compile(policy);
+    let digest = meant.digest().map_err(|e| e.to_string())?;
+    if boundary.rules != digest || usize::try_from(boundary.elements) != Ok(meant.elements()) {
         return Err("the network rules are not the policy's".into());
     }
-    if boundary.link.mtu != MTU {
-        return Err("the link is not the one that was meant".into());
+    if evidence.seccomp_profile != SeccompProfile::Restricted {
+        return Err("the system-call filter leaves ways round the network rules".into());
+    }
+    link(&boundary.link, evidence.second_user_namespace).map_err(str::to_owned)
+}
+
+/// The link must be what the rules were made for: their fixed part names its addresses.
+fn link(link: &LinkRecord, second_user_namespace: bool) -> Result<(), &'static str> {
+    let LinkRecord { interface, mtu, addresses, gateways, sandboxed } = link;
+    let meant = [
+        (IpAddr::from(OWN_V4), LINK_V4.prefix_len()),
+        (IpAddr::from(OWN_V6), LINK_V6.prefix_len()),
+    ];
+    if interface != INTERFACE || *mtu != MTU {
+        return Err("the link is not the one that was meant");
+    }
+    if addresses.iter().map(|net| (net.addr(), net.prefix_len())).ne(meant) {
+        return Err("the link has other addresses than were meant");
+    }
+    if *gateways != [IpAddr::from(ALIASES_V4[0]), IpAddr::from(ROUTER_V6)] {
+        return Err("the link has other routes than were meant");
+    }
+    // Only where the host allows no second user namespace does the link go without a root of its own.
+    if !sandboxed && second_user_namespace {
+        return Err("the link is not confined");
     }
     Ok(())
 }
@@ -136,10 +162,8 @@ pub(super) mod tests {
     use landbox_shared::evidence::NetworkRecord;
     use landbox_shared::evidence::{CapSets, HelperMode, LayerRecord, Namespace};
     use landbox_shared::id::{LayerId, SessionId};
-    use landbox_shared::network::route::LinkRecord;
     use landbox_shared::network::{NetworkPolicy, Zone};
     use landbox_shared::plan::{LayerOp, Stdio};
-    use landbox_shared::policy::SeccompProfile;
 
     fn abs(path: &str) -> AbsPath {
         AbsPath::new(path).unwrap()
@@ -271,38 +295,71 @@ pub(super) mod tests {
         }
     }
 
-    #[test]
-    fn rules_that_are_not_the_policys_are_refused() {
-        let zone = || Zone::Block;
+    /// A plan with a network policy, and the evidence that fits it.
+    fn filtered() -> (Plan, Evidence) {
         let policy = NetworkPolicy {
             version: 1,
-            public: zone(),
-            private: zone(),
-            dns_servers: vec![],
+            public: Zone::Block,
+            private: Zone::Block,
+            dns_servers: vec!["9.9.9.9".parse().unwrap()],
             proxy_mode: None,
         };
-        let mut plan = plan();
-        plan.network = Network::Policy(policy.clone());
-        let link = LinkRecord {
-            interface: "tap0".into(),
-            mtu: MTU,
-            addresses: vec![],
-            gateways: vec![],
-            sandboxed: true,
-        };
-        let record = |rules| NetworkRecord {
-            rules,
-            elements: 1,
-            generation: 1,
-            link: link.clone(),
-            user_namespaces_closed: true,
-        };
-        let mut evidence = evidence();
+        let meant = compile(&policy);
+        let (mut plan, mut evidence) = (plan(), evidence());
+        plan.network = Network::Policy(policy);
+        plan.seccomp = SeccompProfile::Restricted;
         evidence.network = plan.network.clone();
-        assert!(network(&plan, &evidence).is_err());
-        evidence.network_boundary = Some(record(compile(&policy).digest().unwrap()));
-        network(&plan, &evidence).unwrap();
-        evidence.network_boundary = Some(record(Digest([3; 32])));
-        assert!(network(&plan, &evidence).unwrap_err().contains("not the policy's"));
+        evidence.seccomp_profile = plan.seccomp;
+        evidence.network_boundary = Some(NetworkRecord {
+            rules: meant.digest().unwrap(),
+            elements: u32::try_from(meant.elements()).unwrap(),
+            generation: 1,
+            link: LinkRecord {
+                interface: INTERFACE.into(),
+                mtu: MTU,
+                addresses: ["10.0.2.100/24", "fd00::100/64"].map(|a| a.parse().unwrap()).into(),
+                gateways: ["10.0.2.2", "fd00::2"].map(|a| a.parse().unwrap()).into(),
+                sandboxed: true,
+            },
+            user_namespaces_closed: true,
+        });
+        (plan, evidence)
+    }
+
+    #[test]
+    fn rules_and_a_link_that_are_as_meant_are_accepted_and_no_others() {
+        let judge = |evidence: &Evidence| check(&filtered().0, &Digest([2; 32]), evidence);
+        judge(&filtered().1).unwrap();
+        type Deviation = (&'static str, fn(&mut NetworkRecord));
+        let deviations: [Deviation; 7] = [
+            ("rules", |r| r.rules = Digest([3; 32])),
+            ("elements", |r| r.elements += 1),
+            ("interface", |r| r.link.interface = "tap1".into()),
+            ("mtu", |r| r.link.mtu = 1500),
+            ("address", |r| r.link.addresses.truncate(1)),
+            ("gateway", |r| r.link.gateways.reverse()),
+            ("confined", |r| r.link.sandboxed = false),
+        ];
+        for (what, change) in deviations {
+            let (_, mut evidence) = filtered();
+            evidence.network_boundary.as_mut().map(change).unwrap();
+            assert!(judge(&evidence).is_err(), "{what}");
+        }
+        let (_, mut evidence) = filtered();
+        evidence.network_boundary = None;
+        assert!(judge(&evidence).is_err());
+        // Where the host allows one user namespace alone.
+        let (_, mut evidence) = filtered();
+        evidence.second_user_namespace = false;
+        evidence.network_boundary.as_mut().unwrap().link.sandboxed = false;
+        judge(&evidence).unwrap();
+    }
+
+    #[test]
+    fn a_policy_without_the_filter_it_needs_is_refused() {
+        let (mut plan, mut evidence) = filtered();
+        plan.seccomp = SeccompProfile::Base;
+        evidence.seccomp_profile = SeccompProfile::Base;
+        assert!(check(&plan, &Digest([2; 32]), &evidence).is_err());
     }
 }
