@@ -1,14 +1,17 @@
 //! `landbox discard`.
 
-use super::Invocation;
 use super::land::{Opened, open};
+use super::{Invocation, select};
 use crate::error::{Failure, Kind, Result};
 use crate::host;
-use crate::land::apply;
+use crate::land::live::go_in;
+use crate::land::{self, apply};
 use crate::session::document::{Document, Findings};
-use crate::session::store::{StateDir, show};
+use crate::session::store::{Session, StateDir, show};
+use crate::ui::text::visible_name;
 use clap::Args;
 use landbox_shared::id::SessionId;
+use std::ffi::OsString;
 use std::path::Path;
 
 #[derive(Debug, Args)]
@@ -19,6 +22,9 @@ pub(super) struct DiscardArgs {
     /// Do not ask
     #[arg(long)]
     yes: bool,
+    /// Only these files and folders, as seen from here or from the project; the session goes on
+    #[arg(value_name = "PATH", last = true)]
+    paths: Vec<OsString>,
 }
 
 pub(super) fn discard(call: &Invocation, args: DiscardArgs) -> Result<u8> {
@@ -28,9 +34,9 @@ pub(super) fn discard(call: &Invocation, args: DiscardArgs) -> Result<u8> {
     }
     let Opened { state, session } = open(call, Some(&args.id))?;
     let id = &session.snapshot.id;
-    if session.is_running()? {
-        return Err(Failure::new(Kind::Refused, format!("session {id} is still running"))
-            .hint("end it first"));
+    let running = session.is_running()?;
+    if running || !args.paths.is_empty() {
+        return take_back(call, &state, &session, args, running);
     }
     if !args.yes && session.state.landing.discarded_at.is_none() {
         let project = &session.snapshot.policy.project;
@@ -52,6 +58,46 @@ pub(super) fn discard(call: &Invocation, args: DiscardArgs) -> Result<u8> {
         call.ui.document(&Document::new(&state.load(id)?, &findings))?;
     }
     Ok(0)
+}
+
+/// Puts the real contents back in the place of what a session wrote that goes on.
+fn take_back(
+    call: &Invocation,
+    state: &StateDir,
+    session: &Session,
+    args: DiscardArgs,
+    running: bool,
+) -> Result<u8> {
+    let id = &session.snapshot.id;
+    if running {
+        go_in(session)?;
+    }
+    let project = &session.snapshot.policy.project;
+    let all = args.paths.is_empty();
+    let what = if all { "all changes" } else { "the changes at these paths" };
+    let goes_on = if running { ", which is running," } else { "" };
+    let question = format!("Throw {what} of session {id}{goes_on} to {project} away for good?");
+    if !args.yes && !sure(call, id, &question)? {
+        return Ok(0);
+    }
+    let selection = select::of_paths(args.paths);
+    let restored = land::discard::take_back(state, id, &selection)?;
+    let count = restored.done.len();
+    let paths = if count == 1 { "path" } else { "paths" };
+    call.ui.status(format!("Put {count} {paths} of {project} back as they really are."));
+    for (path, why) in &restored.left {
+        call.ui.warning(format!("{} stays as it is: {why}", visible_name(path.as_bytes())));
+    }
+    if call.ui.json {
+        let findings = Findings { running, ..Findings::default() };
+        call.ui.document(&Document::new(&state.load(id)?, &findings))?;
+    }
+    if restored.left.is_empty() || count > 0 { Ok(0) } else { Err(nothing_done(id)) }
+}
+
+fn nothing_done(id: &SessionId) -> Failure {
+    Failure::new(Kind::Refused, format!("nothing of session {id} was thrown away"))
+        .hint("end the session first, or try again when it has come to rest")
 }
 
 /// A session that can't be read is removed whole: nothing of it can be shown or kept on record.

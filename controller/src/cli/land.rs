@@ -111,10 +111,6 @@ pub(super) fn land(call: &Invocation, args: LandArgs) -> Result<u8> {
     if args.elsewhere.land(call, &session, &review)? {
         return Ok(0);
     }
-    if applies && review.is_live() {
-        return Err(Failure::new(Kind::Refused, format!("session {id} is still running"))
-            .hint("end it first; landbox diff shows what it has changed so far"));
-    }
     let shown = review.digest;
     let asks = call.ui.is_interactive() && !args.yes;
     let shows = !applies || asks;
@@ -127,7 +123,7 @@ pub(super) fn land(call: &Invocation, args: LandArgs) -> Result<u8> {
     if applies && !asks && !args.yes && expected.is_none() {
         return Err(unasked(id.as_str(), &shown));
     }
-    let can_ask = asks && review.has_landable() && !review.is_live();
+    let can_ask = asks && review.has_landable();
     if shows {
         let view = View {
             preview: Some(&preview),
@@ -149,7 +145,7 @@ pub(super) fn land(call: &Invocation, args: LandArgs) -> Result<u8> {
     let refused = review.resolution().check();
     let decided = !can_ask || conflict::ask(call, &review, &mut selection.choices);
     // The scan's lock on the base goes with it; the landing scans for itself.
-    drop(review);
+    let picture = review.into_picture();
     if applies && !can_ask {
         refused?;
     }
@@ -172,8 +168,8 @@ pub(super) fn land(call: &Invocation, args: LandArgs) -> Result<u8> {
     }
     committing.as_ref().map_or(Ok(()), Prepared::store)?;
     let key = Key::load(&crate::host::key_dir(&crate::host::home()?)?)?;
-    let landed =
-        apply::apply(&state, id, &Order { selection: &selection, shown: &shown, key: &key })?;
+    let order = Order { selection: &selection, shown: &shown, key: &key };
+    let landed = apply::apply_picture(&state, id, &order, picture)?;
     card.receipt = Some(landed.receipt.clone());
     card.applied = true;
     card.durability = if landed.synced { Durability::Synced } else { Durability::Unsynced };

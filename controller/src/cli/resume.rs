@@ -42,6 +42,8 @@ pub(super) fn resume(call: &Invocation, args: ResumeArgs) -> Result<u8> {
     let command = if args.command.is_empty() { frozen_command(&session)? } else { args.command };
     // While nothing is mounted: what is found clean now has its base recorded before the epochs move on.
     show::refresh_changes(&mut session, false);
+    // What landed while the session ran lies in its layer still, and would hide what its owner makes of it.
+    crate::land::forget_landed(&session);
     match starter.launch(&mut session, &command, args.report.as_deref()) {
         Ok(code) => Ok(code),
         Err(unstarted) => {

@@ -36,12 +36,20 @@ enum OnlyGroup {
     Git,
 }
 
+/// Typed paths are read from here; without a here, from the project.
+fn wanted(paths: Vec<OsString>) -> Vec<Wanted> {
+    let here = std::env::current_dir().and_then(|dir| dir.canonicalize()).ok();
+    let here = here.and_then(|dir| AbsPath::from_path(&dir).ok());
+    paths.into_iter().map(|path| Wanted::new(path.into_vec(), here.clone())).collect()
+}
+
+/// What lies at these paths; everything where there are none.
+pub(super) fn of_paths(paths: Vec<OsString>) -> Selection {
+    Selection { paths: wanted(paths), ..Selection::default() }
+}
+
 impl SelectArgs {
     pub(super) fn selection(self) -> Result<Selection> {
-        // Typed paths are read from here; without a here, from the project.
-        let here = std::env::current_dir().and_then(|dir| dir.canonicalize()).ok();
-        let here = here.and_then(|dir| AbsPath::from_path(&dir).ok());
-        let wanted = |path: OsString| Wanted::new(path.into_vec(), here.clone());
         Ok(Selection {
             with_ignored: self.with_ignored,
             only: self.only_group.map(|group| match group {
@@ -49,7 +57,7 @@ impl SelectArgs {
                 OnlyGroup::Ignored => Group::Ignored,
                 OnlyGroup::Git => Group::Git,
             }),
-            paths: self.paths.into_iter().map(wanted).collect(),
+            paths: wanted(self.paths),
             exclude: Exclude::new(&self.exclude)?,
             all: false,
             reviewed: None,

@@ -210,10 +210,10 @@ fn settle(session: &mut Session) -> Result<()> {
         session.state.changes = Some(ChangeCounts { files: 0, added: 0, deleted: 0 });
     } else {
         // Before the scan, which may take a while.
-        session.save_state()?;
+        session.save_run()?;
         super::show::refresh_changes(session, false);
     }
-    session.save_state()
+    session.save_run()
 }
 
 fn make_plan(

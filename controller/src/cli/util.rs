@@ -22,12 +22,19 @@ enum What {
         #[arg(value_enum)]
         shell: Shell,
     },
+    /// Wake who is named on stdin if that ends without a word
+    #[command(hide = true)]
+    Thaw,
 }
 
 pub(super) fn util(call: &Invocation, args: UtilArgs) -> Result<u8> {
     let text = match args.what {
         What::Man => manual()?,
         What::Completions { shell } => completions(shell),
+        What::Thaw => {
+            crate::land::live::guard_main(std::io::stdin().lock());
+            return Ok(0);
+        }
     };
     call.ui.result(text)?;
     Ok(0)

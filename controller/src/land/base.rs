@@ -47,6 +47,10 @@ pub(crate) struct Record {
     /// Every name below it that was part of the base has a record of its own.
     #[serde(rename = "c")]
     pub complete: bool,
+    /// It landed while the session ran, so the layer holds it too: where the layer does not, the session has deleted it.
+    /// (Below what was no folder or file at the start, not every back end notes that.)
+    #[serde(rename = "l", default, skip_serializing_if = "std::ops::Not::not")]
+    pub in_layer: bool,
 }
 
 /// Identity of a file's state.
@@ -95,6 +99,7 @@ pub(crate) struct Store {
     bytes: BufWriter<File>,
     bytes_len: u64,
     changed: bool,
+    any_in_layer: bool,
     _lock: File,
 }
 
@@ -116,6 +121,7 @@ impl Store {
         if known.values().all(|r| r.extent.is_none()) {
             bytes.set_len(0).context(what)?;
         }
+        let any_in_layer = known.values().any(|record| record.in_layer);
         let bytes_len = bytes.seek(std::io::SeekFrom::End(0)).context(what)?;
         let bytes = BufWriter::with_capacity(256 << 10, bytes);
         Ok(Self {
@@ -127,6 +133,7 @@ impl Store {
             bytes,
             bytes_len,
             changed: false,
+            any_in_layer,
             _lock: lock,
         })
     }
@@ -255,7 +262,7 @@ impl Store {
     /// after the landing would leave it as it is.
     pub(crate) fn rebase(&mut self, path: RelPath, base: Base) {
         let complete = self.kept.get(&path).is_some_and(|r| r.complete);
-        self.put(path, Record { base, stamp: None, extent: None, complete });
+        self.put(path, Record { base, stamp: None, extent: None, complete, in_layer: false });
     }
 
     /// Puts records that were written beside their place there.
@@ -328,6 +335,53 @@ impl Store {
         Some(bytes)
     }
 
+    /// Says of what was just landed that the layer of the running session holds it too.
+    pub(crate) fn in_layer<'a>(&mut self, paths: impl Iterator<Item = &'a RelPath>) {
+        for path in paths {
+            if let Some(record) = self.kept.get_mut(path).filter(|r| r.base != Base::Absent) {
+                record.in_layer = true;
+                self.changed = true;
+            }
+        }
+    }
+
+    /// Forgets that: what is no change leaves the layer.
+    pub(crate) fn not_in_layer(&mut self) {
+        for record in self.kept.values_mut().filter(|record| record.in_layer) {
+            record.in_layer = false;
+            self.changed = true;
+        }
+    }
+
+    /// Names directly below `path` that the layer must hold, or the session has deleted them.
+    pub(crate) fn landed_below(&self, path: Option<&RelPath>) -> Vec<Vec<u8>> {
+        if !self.any_in_layer {
+            return Vec::new();
+        }
+        let held = |name: &Vec<u8>| {
+            let path = match path {
+                None => RelPath::new(name.as_slice()),
+                Some(path) => path.join(name),
+            };
+            let Ok(path) = path else { return false };
+            let record = self.known.get(&path).or_else(|| self.kept.get(&path));
+            record.is_some_and(|record| record.in_layer)
+        };
+        let mut names = self.children(path);
+        names.retain(held);
+        names
+    }
+
+    /// Keeps also what this scan did not ask for: a running session may write it again.
+    pub(crate) fn keep_rest(&mut self) {
+        self.kept.append(&mut self.known);
+    }
+
+    /// Every record that a scan has kept.
+    pub(crate) fn records(&self) -> impl Iterator<Item = (&RelPath, &Record)> {
+        self.kept.iter()
+    }
+
     /// The record that a scan has kept.
     pub(crate) fn kept(&self, path: &RelPath) -> Option<&Record> {
         self.kept.get(path)
@@ -374,7 +428,7 @@ mod tests {
     }
 
     fn record(base: Base) -> Record {
-        Record { base, stamp: None, extent: None, complete: false }
+        Record { base, stamp: None, extent: None, complete: false, in_layer: false }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::base::{Stamp, Store};
 use super::changeset::{Bodies, Change, Changeset, OldBytes};
 use super::ignore::{Owner, assign_groups};
+use super::live::{self, Spool};
 use super::renames;
 use super::scan::{self, Facts};
 use super::select::{Part, Selection};
@@ -31,6 +32,8 @@ pub struct LayerView {
     pub(crate) store: Store,
     pub(crate) upper: Tree,
     pub(crate) real: Option<Tree>,
+    /// Where the session runs and a consistent picture was asked for: the files of that picture.
+    pub(crate) spool: Option<Spool>,
     /// Content in the place of the layer's, of which more stays than lands.
     pub(crate) parts: BTreeMap<RelPath, Part>,
 }
@@ -94,6 +97,9 @@ impl LayerView {
         let last = session.state.launches.last().map_or(0, |l| l.number);
         let seen = if live { last.saturating_sub(1) } else { last };
         let seen = seen.max(store.scanned);
+        if live {
+            store.keep_rest();
+        }
         // What can't be written down now is only looked at: a landing writes its records itself, or fails.
         let unsaved = store.save(seen).err().map(|failure| failure.message);
         let owner = Owner::from_env(layer.target.as_path());
@@ -102,7 +108,7 @@ impl LayerView {
             [unsaved, note].into_iter().flatten().reduce(|all, more| format!("{all}; {more}"));
         renames::pair(&mut changeset.changes);
         let parts = BTreeMap::new();
-        Ok(Self { changeset, live, note, masks, store, upper, real, parts })
+        Ok(Self { changeset, live, note, masks, store, upper, real, parts, spool: None })
     }
 
     /// Lets of the files that were reviewed in parts only what was picked be a change.
@@ -164,7 +170,14 @@ impl Bodies for LayerView {
             return part.file().context(|| format!("can't prepare the parts of {path}"));
         }
         let open = || tree::file_at(self.upper.place(path.parent().as_ref())?, path.file_name());
-        open().context(|| format!("can't read {path} in the layer"))
+        let what = || format!("can't read {path} in the layer");
+        match &self.spool {
+            None => open().context(what),
+            Some(spool) => {
+                let file = spool.file(change, open).context(what)?;
+                file.ok_or_else(|| live::moved(path))
+            }
+        }
     }
 }
 

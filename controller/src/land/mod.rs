@@ -13,6 +13,7 @@ pub mod ignore;
 pub mod interactive;
 pub mod kind;
 pub mod layer;
+pub mod live;
 pub mod patch;
 pub mod receipt;
 mod renames;
@@ -33,6 +34,14 @@ pub use review::{counts, ignored_left, other_layers};
 
 use crate::error::{Failure, Kind, Result};
 use crate::session::store::Session;
+
+/// Takes out of a stopped session's layer what is no change of its own. What can't be taken out stays, and costs nothing
+/// but the view of later edits.
+pub fn forget_landed(session: &Session) {
+    if let Some(layer) = layer::project_of(session) {
+        let _ = apply::prune_equal(session, layer);
+    }
+}
 
 /// Refuses a session whose layers were discarded.
 fn check_present(session: &Session) -> Result<()> {

@@ -7,6 +7,7 @@ use super::git::{Sayable, Source};
 use super::interactive::Item;
 use super::kind::{ChangeState, Durability, Group};
 use super::layer::{LayerView, policy_of, project_of};
+use super::live::{self, Picture};
 use super::patch::{Coverage, Figures, PatchWriter, figures, obstructed};
 use super::resolve::{Choices, Resolution, Resolved, resolve};
 use super::risk::{self, LARGE};
@@ -36,7 +37,8 @@ pub struct Review {
 impl Review {
     /// Scans the project layer, or the one named.
     pub fn of(session: &Session, layer: Option<&str>, selection: Selection) -> Result<Self> {
-        Self::with(session, layer, selection, session.is_running()?)
+        let live = session.is_running()?;
+        Self::with(session, layer, selection, live, live)
     }
 
     fn with(
@@ -44,6 +46,7 @@ impl Review {
         layer: Option<&str>,
         mut selection: Selection,
         live: bool,
+        consistent: bool,
     ) -> Result<Self> {
         check_present(session)?;
         let layer = match layer {
@@ -51,7 +54,11 @@ impl Review {
             None => project_of(session).ok_or_else(|| bare(session))?,
         };
         selection.all = layer.kind != LayerKind::Project;
-        let mut view = LayerView::read(session, layer, live)?;
+        let mut view = if consistent {
+            live::picture(session, layer)?
+        } else {
+            LayerView::read(session, layer, live)?
+        };
         view.narrow(&selection);
         let picked = selection.pick(&view.changeset)?;
         let digest = digest(&[&view.changeset], |c| picked.holds(c));
@@ -84,6 +91,11 @@ impl Review {
     /// Whether the session was running when it was looked at.
     pub fn is_live(&self) -> bool {
         self.view.live
+    }
+
+    /// What was shown of a session that runs, for landing it as it was shown; with this goes the lock on its base.
+    pub fn into_picture(self) -> Option<Picture> {
+        Picture::of(self.view)
     }
 
     /// The changes of the selection.
@@ -281,7 +293,7 @@ pub fn counts(session: &Session, live: bool) -> Result<ChangeCounts> {
     if project_of(session).is_none() || session.state.landing.discarded_at.is_some() {
         return Ok(out);
     }
-    let review = Review::with(session, None, Selection::default(), live)?;
+    let review = Review::with(session, None, Selection::default(), live, false)?;
     for change in review.selected() {
         let figures = figures(change, &review.view)?;
         out.files += 1;
@@ -294,7 +306,7 @@ pub fn counts(session: &Session, live: bool) -> Result<ChangeCounts> {
 /// Number of changes in a stopped session's project layer that the ignore rules cover: a landing leaves them, unless it
 /// was asked to take them.
 pub fn ignored_left(session: &Session) -> Result<u64> {
-    let review = Review::with(session, None, Selection::default(), false)?;
+    let review = Review::with(session, None, Selection::default(), false, false)?;
     let ignored = review.view.changeset.changes.iter().filter(|c| c.group == Group::Ignored);
     Ok(ignored.count() as u64)
 }

@@ -66,6 +66,11 @@ impl Tree {
         Ok(Self { root: fs::open(path, flags, Mode::empty())? })
     }
 
+    /// Of a folder that is open already.
+    pub(crate) fn of(root: OwnedFd) -> Self {
+        Self { root }
+    }
+
     /// The folder itself.
     pub(crate) fn root(&self) -> BorrowedFd<'_> {
         self.root.as_fd()

@@ -356,6 +356,31 @@ impl Session {
         write_json(&self.dir.join("state.json"), &self.state, 0o600)
     }
 
+    /// Writes a change down in what lies there now: the controller of a running session and whoever lands it meanwhile
+    /// each write their own part.
+    pub fn amend(&mut self, change: impl FnOnce(&mut State)) -> Result<()> {
+        let _lock = self.lock_state()?;
+        self.state = read_json(&self.dir.join("state.json"))?;
+        change(&mut self.state);
+        self.save_state()
+    }
+
+    /// Like [`Session::save_state`] for who runs the session: what others wrote down of landings meanwhile stays.
+    pub fn save_run(&mut self) -> Result<()> {
+        let _lock = self.lock_state()?;
+        let there: State = read_json(&self.dir.join("state.json"))?;
+        self.state.landing = there.landing;
+        self.save_state()
+    }
+
+    fn lock_state(&self) -> Result<OwnedFd> {
+        let what = || format!("can't lock {}", show(&self.dir));
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = fs::open(&self.dir, flags, Mode::empty()).context(what)?;
+        fs::flock(&fd, FlockOperation::LockExclusive).context(what)?;
+        Ok(fd)
+    }
+
     /// Whether a controller attends the session or a helper holds its lock.
     pub fn is_running(&self) -> Result<bool> {
         // The controller's first: while it lives, nobody may touch the lock its helper is about to take.

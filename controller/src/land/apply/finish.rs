@@ -12,6 +12,7 @@ use crate::land::layer::{LayerView, project_of};
 use crate::land::receipt::{self, Line, Outcome, Receipt};
 use crate::land::resolve::{Decision, Resolution, Resolved};
 use crate::land::tree::{self, Time, Tree};
+use crate::session::model::State;
 use crate::session::store::{Session, StateDir, show};
 use landbox_shared::digest::Digest;
 use landbox_shared::path::RelPath;
@@ -41,9 +42,11 @@ pub(in crate::land) fn finish(
             if let Ok(mut session) = state.load(&journal.entry.session)
                 && session.state.landing.count < journal.entry.number
             {
-                session.state.landing.synced = false;
-                session.state.changes = crate::land::counts(&session, false).ok();
-                count(&mut session, &journal.entry)?;
+                let changes = crate::land::counts(&session, false).ok();
+                count(&mut session, &journal.entry, |state| {
+                    state.landing.synced = false;
+                    state.changes = changes;
+                })?;
             }
             journal.entry.stand(state, Standing::New, Standing::Kept)?;
             receipt::publish(journal.receipt.as_path())?;
@@ -53,11 +56,17 @@ pub(in crate::land) fn finish(
     }
 }
 
-/// Records a landing in its session.
-pub(super) fn count(session: &mut Session, entry: &Entry) -> Result<()> {
-    session.state.landing.count = entry.number;
-    session.state.landing.last_at = Some(entry.at.clone());
-    session.save_state()
+/// Records a landing in its session, which may be running, and what else there is to record.
+pub(super) fn count(
+    session: &mut Session,
+    entry: &Entry,
+    also: impl FnOnce(&mut State),
+) -> Result<()> {
+    session.amend(|state| {
+        state.landing.count = entry.number;
+        state.landing.last_at = Some(entry.at.clone());
+        also(state);
+    })
 }
 
 fn undo(journal: &Journal, state: &StateDir, held: Option<&Session>) -> Result<Finished> {

@@ -27,10 +27,12 @@ pub(super) mod tests;
 use super::changeset::{Base, Change, Changeset, Node};
 use super::kind::Group;
 use super::layer::{LayerView, project_of};
+use super::live::Picture;
 use super::resolve::resolve;
 use super::select::Selection;
 use super::tree::{self, Tree};
 use crate::error::{Context, Failure, Kind, Result};
+use crate::overlay::remove::remove_tree;
 use crate::seal::Key;
 use crate::session::model::ChangeCounts;
 use crate::session::store::{Attendance, Session, SessionLock, StateDir, show};
@@ -39,13 +41,19 @@ use journal::{Journal, ProjectLock, Work};
 use landbox_shared::digest::Digest;
 use landbox_shared::id::SessionId;
 use landbox_shared::path::{AbsPath, RelPath};
+use landbox_shared::policy::LayerPolicy;
+use rustix::fs;
 use stage::Stage;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// How long a lock that others hold for a moment is waited for.
 const PATIENCE: Duration = Duration::from_millis(200);
+
+/// How the folder is called, in the session's, for what leaves the layer for good.
+const EQUAL: &str = "equal";
 
 /// What a landing did.
 #[derive(Debug)]
@@ -108,6 +116,16 @@ pub fn apply(state: &StateDir, id: &SessionId, order: &Order<'_>) -> Result<Land
     apply_with(state, id, order, &mut |_| Ok(()))
 }
 
+/// Like [`apply`], for a session that ran when it was shown: what was shown lands, whatever it has written since.
+pub fn apply_picture(
+    state: &StateDir,
+    id: &SessionId,
+    order: &Order<'_>,
+    picture: Option<Picture>,
+) -> Result<Landed> {
+    apply_seen(state, id, order, picture, &mut |_| Ok(()))
+}
+
 /// Holds a session stopped: no controller and no helper takes it up.
 #[derive(Debug)]
 pub(super) struct Stopped {
@@ -138,11 +156,33 @@ pub(super) fn stop(session: &Session) -> Result<Stopped> {
     }
 }
 
+/// Holds the session stopped, or gives `None` where it goes on running.
+pub(super) fn stop_if_ended(session: &Session) -> Result<Option<Stopped>> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let stopped = try_stop(session)?;
+        if stopped.is_some() || Instant::now() > until {
+            return Ok(stopped);
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 /// `before` is called with the number of each step before it is done.
 fn apply_with(
     state: &StateDir,
     id: &SessionId,
     order: &Order<'_>,
+    before: &mut dyn FnMut(usize) -> Result<()>,
+) -> Result<Landed> {
+    apply_seen(state, id, order, None, before)
+}
+
+fn apply_seen(
+    state: &StateDir,
+    id: &SessionId,
+    order: &Order<'_>,
+    picture: Option<Picture>,
     before: &mut dyn FnMut(usize) -> Result<()>,
 ) -> Result<Landed> {
     let Order { selection, shown, key } = *order;
@@ -151,11 +191,21 @@ fn apply_with(
     let lock = ProjectLock::take(state, &layer.target, true)?
         .ok_or_else(|| Failure::new(Kind::Failed, "can't lock the project"))?;
     lock.recover()?;
-    let _stopped = stop(&session)?;
+    let stopped = stop_if_ended(&session)?;
     // Anything may have happened while we waited: another landing of this very session, say.
     session = state.load(id)?;
     super::check_present(&session)?;
-    let mut view = LayerView::read(&session, &layer, false)?;
+    let live = stopped.is_none();
+    let mut view = match (live, picture) {
+        (true, None) => super::live::picture(&session, &layer)?,
+        (_, picture) => {
+            let mut view = LayerView::read(&session, &layer, live)?;
+            if let Some(picture) = picture.filter(|_| live) {
+                picture.onto(&mut view);
+            }
+            view
+        }
+    };
     view.narrow(selection);
     let set = view.changeset.clone();
     let picked = selection.pick(&set)?;
@@ -209,6 +259,9 @@ fn apply_with(
         {
             view.store.rebase(path.clone(), new(node));
         }
+        if live {
+            view.store.in_layer(plan.landed.keys().chain(bases.iter().map(|(path, _)| path)));
+        }
         let records = view.store.write_beside()?;
         records.as_file().sync_all().context(|| "can't write the base store to disk".into())?;
         entry.bytes = plan::displaced(&plan.steps);
@@ -260,13 +313,21 @@ fn apply_with(
     before(plan.steps.len())?;
     view.store.replace(&records)?;
     synced &= journal::sync(&view.store.path()).is_ok();
-    session.state.changes = Some(left(&set, &bases, &view)?);
-    session.state.landing.synced &= synced;
-    finish::count(&mut session, &entry)?;
+    let changes = if live { None } else { Some(left(&set, &bases, &view)?) };
+    finish::count(&mut session, &entry, |state| {
+        state.changes = changes;
+        state.landing.synced &= synced;
+    })?;
     entry.stand(state, Standing::New, Standing::Kept)?;
     super::receipt::publish(journal.receipt.as_path())?;
     let (landed, steps) = (&plan.landed, &plan.steps);
-    prune::prune(&view, layer.backend, &project, parts, landed, steps, &settled);
+    if live {
+        // What is removed from under a live mount takes later writes along. Equal copies go at the next resume; what has
+        // landed in another form is put in its place by way of the merged view.
+        super::live::catch_up(&session, &layer, &project, &settled);
+    } else {
+        prune::prune(&view, layer.backend, &project, parts, landed, steps, &settled);
+    }
     lock.end()?;
     let Stage { aside, .. } = stage;
     Ok(Landed {
@@ -277,6 +338,51 @@ fn apply_with(
         aside,
         receipt: journal.receipt.to_path_buf(),
     })
+}
+
+/// Marks a path as deleted in the layer, if the records alone say so.
+fn note_deletion(view: &LayerView, path: &RelPath) -> io::Result<()> {
+    let held = |path: &RelPath| view.store.kept(path).is_some_and(|record| record.in_layer);
+    let is_missing = |path: &RelPath| view.upper.meta(path).is_ok_and(|meta| meta.is_none());
+    let all = std::iter::successors(Some(path.clone()), RelPath::parent);
+    let Some(top) = all.take_while(|path| held(path) && is_missing(path)).last() else {
+        return Ok(());
+    };
+    let place = view.upper.place(top.parent().as_ref())?;
+    let (kind, mode) = (fs::FileType::CharacterDevice, fs::Mode::empty());
+    Ok(fs::mknodat(&place, top.file_name(), kind, mode, 0)?)
+}
+
+/// Removes from a stopped session's layer what is no change, so that the session sees the real thing from now on.
+pub(super) fn prune_equal(session: &Session, layer: &LayerPolicy) -> Result<()> {
+    let mut view = LayerView::read(session, layer, false)?;
+    let project = Tree::open(layer.target.as_path())
+        .context(|| format!("can't open the project {}", layer.target))?;
+    let changed: HashSet<&RelPath> =
+        view.changeset.changes.iter().flat_map(super::digest::paths).collect();
+    let node = |base: &Base| match base {
+        Base::Absent => Some(None),
+        Base::Known(node) => Some(Some(node.clone())),
+        Base::Unknown => None,
+    };
+    let equal: BTreeMap<RelPath, Option<Node>> = view
+        .store
+        .records()
+        .filter(|(path, _)| !changed.contains(path))
+        .filter_map(|(path, record)| Some((path.clone(), node(&record.base)?)))
+        .collect();
+    for change in view.changeset.changes.iter().filter(|c| c.new.is_none()) {
+        // What landed and was deleted while it ran is not always noted by the back end; the next launch must not see it.
+        let _ = note_deletion(&view, &change.path);
+    }
+    view.store.not_in_layer();
+    let scanned = view.store.scanned;
+    view.store.save(scanned)?;
+    let path = session.dir.join(EQUAL);
+    let what = || format!("can't make {}", show(&path));
+    let parts = parts::Parts::make(&path).context(what)?;
+    prune::prune(&view, layer.backend, &project, parts, &BTreeMap::new(), &[], &equal);
+    remove_tree(&path).context(|| format!("can't remove all of {}", show(&path)))
 }
 
 /// RFC 3339, UTC, whole seconds.

@@ -471,18 +471,20 @@ fn two_landings_at_once_are_one() {
 }
 
 #[test]
-fn a_running_session_is_neither_landed_nor_discarded() {
+fn a_running_session_lands_as_it_is_and_keeps_its_layer() {
     let fixture = Fixture::new(World::UserKernel, "echo 1 > f");
     fixture.run("echo 2 > f");
     let digest = shown(&fixture);
     let _running = fixture.session().try_lock().unwrap().unwrap();
-    let selection = Selection::default();
-    let failure = apply_these(&fixture, &selection, &digest).unwrap_err();
-    assert_eq!(failure.kind, Kind::Refused);
-    let failure = crate::land::discard::discard(&fixture.state, &fixture.id).unwrap_err();
-    assert_eq!(failure.kind, Kind::Refused);
     assert_eq!(fixture.review().digest, digest);
     assert!(fixture.review().is_live());
+    let failure = crate::land::discard::discard(&fixture.state, &fixture.id).unwrap_err();
+    assert_eq!(failure.kind, Kind::Refused);
+    apply_these(&fixture, &Selection::default(), &digest).unwrap();
+    assert_eq!(fixture.real(), ["f f 644 2\n"]);
+    assert!(fixture.review().selected().next().is_none());
+    let layer = crate::land::layer::project_of(&fixture.session()).unwrap().id.clone();
+    assert!(fixture.session().upper(&layer).join("f").exists());
 }
 
 #[test]

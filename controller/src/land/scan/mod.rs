@@ -166,6 +166,9 @@ impl Scan<'_> {
                 names.entry(name).or_insert(None);
             }
         }
+        for name in self.store.landed_below(path) {
+            names.entry(name).or_insert(None);
+        }
         let (mut in_base, mut in_layer, mut too_deep) = (false, false, false);
         for (name, entry) in names {
             let joined = match path {

@@ -99,7 +99,7 @@ impl Scan<'_> {
             Base::Known(_) => true,
             Base::Unknown => false,
         };
-        let record = Record { base: base.clone(), stamp, extent, complete: false };
+        let record = Record { base: base.clone(), stamp, extent, complete: false, in_layer: false };
         self.store.put(path.clone(), record);
         let state = if clean { ChangeState::Clean } else { ChangeState::Drifted };
         Ok(Evaluated { base, state, real: meta })

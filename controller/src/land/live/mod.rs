@@ -1,0 +1,175 @@
+//! A session that runs while it is looked at: one consistent picture of its layer, and access to what it sees.
+
+mod freeze;
+mod merged;
+mod procs;
+mod restore;
+mod side;
+mod spool;
+
+pub use freeze::guard_main;
+pub use merged::go_in;
+pub use restore::Restored;
+pub(super) use spool::Spool;
+
+use super::changeset::{Bodies, Change, Changeset, Node};
+use super::digest::digest;
+use super::layer::LayerView;
+use super::select::Selection;
+use super::tree::Tree;
+use crate::error::{Context, Failure, Kind, Result};
+use crate::session::store::Session;
+use freeze::Frozen;
+use landbox_shared::path::RelPath;
+use landbox_shared::policy::LayerPolicy;
+use side::Side;
+use std::collections::{BTreeMap, HashMap};
+
+/// Looks that may differ from the one before until the session is held still.
+const LOOKS: usize = 2;
+
+/// A picture of a layer that was true at one moment: two looks that agree, else one while the session is held still.
+pub(super) fn picture(session: &Session, layer: &LayerPolicy) -> Result<LayerView> {
+    let mut seen = LayerView::read(session, layer, true)?.changeset;
+    for _ in 0..LOOKS {
+        let mut view = LayerView::read(session, layer, true)?;
+        if sum(&view.changeset) == sum(&seen) {
+            view.spool = Some(Spool::new(session)?);
+            return Ok(view);
+        }
+        seen = view.changeset;
+    }
+    let spool = Spool::new(session)?;
+    let frozen = Frozen::hold(session).ok_or_else(|| busy(session))?;
+    let still = still(session, layer, spool, &seen);
+    if frozen.release() { still } else { Err(busy(session)) }
+}
+
+/// What of a running session was shown: it lands as it was, whatever is written meanwhile.
+#[derive(Debug)]
+pub struct Picture {
+    changeset: Changeset,
+    spool: Spool,
+}
+
+impl Picture {
+    /// Of a view that was shown; `None` for that of a session that did not run.
+    pub(super) fn of(view: LayerView) -> Option<Self> {
+        let LayerView { changeset, spool, .. } = view;
+        spool.map(|spool| Self { changeset, spool })
+    }
+
+    /// Puts what was shown in the place of what a layer holds by now. How the project stands to it is as it is now.
+    pub(super) fn onto(self, view: &mut LayerView) {
+        let Self { mut changeset, spool } = self;
+        let now: HashMap<&RelPath, &Change> =
+            view.changeset.changes.iter().map(|c| (&c.path, c)).collect();
+        for change in &mut changeset.changes {
+            if let Some(now) = now.get(&change.path).filter(|now| now.old == change.old) {
+                change.state = now.state;
+            }
+        }
+        view.changeset = changeset;
+        view.spool = Some(spool);
+    }
+}
+
+/// The picture of a session that is held still. What was written while it ran is likely to be written again as soon as it
+/// goes on, so these files are copied now.
+fn still(
+    session: &Session,
+    layer: &LayerPolicy,
+    spool: Spool,
+    seen: &Changeset,
+) -> Result<LayerView> {
+    let mut view = LayerView::read(session, layer, true)?;
+    view.spool = Some(spool);
+    let known: HashMap<&RelPath, &Change> = seen.changes.iter().map(|c| (&c.path, c)).collect();
+    let moved = |c: &&Change| known.get(&c.path).is_none_or(|known| known.new != c.new);
+    for change in view.changeset.changes.iter().filter(moved) {
+        if let Some(Node::File { .. }) = change.new {
+            view.new_bytes(change)?;
+        }
+    }
+    Ok(view)
+}
+
+/// Takes back what `selection` holds of a layer: the real contents take the place of what the session wrote. `live` says
+/// that it runs; then that happens by way of what it sees, and a path it has written meanwhile is left to it.
+pub(super) fn take_back(
+    session: &Session,
+    layer: &LayerPolicy,
+    selection: &Selection,
+    live: bool,
+) -> Result<Restored> {
+    let mut view = LayerView::read(session, layer, live)?;
+    let picked = selection.pick(&view.changeset)?;
+    let project = Tree::open(layer.target.as_path())
+        .context(|| format!("can't open the project {}", layer.target))?;
+    let hidden = |c: &Change| {
+        super::digest::paths(c).any(|p| view.masks.iter().any(|mask| p.is_within(mask)))
+    };
+    let (kept, chosen): (Vec<&Change>, Vec<&Change>) =
+        view.changeset.changes.iter().filter(|c| picked.holds(c)).partition(|c| hidden(c));
+    let blocked = restore::blocked(&view.changeset, &chosen);
+    let chosen: Vec<&Change> = chosen
+        .into_iter()
+        .filter(|c| !super::digest::paths(c).any(|p| blocked.contains(p)))
+        .collect();
+    let jobs = restore::jobs(&view.changeset, &chosen);
+    let mut restored = if live {
+        let merged = merged::open(session, layer)?;
+        let side = Side { tree: &merged, layer: None };
+        restore::put_back(&side, &project, &jobs, Some(session))
+    } else {
+        let side = Side { tree: &view.upper, layer: Some(layer.backend) };
+        restore::put_back(&side, &project, &jobs, None)
+    };
+    for change in kept {
+        restored.left.insert(change.path.clone(), super::rules::HIDDEN.to_owned());
+    }
+    for path in blocked {
+        let why = "the session has put a file in the place of a folder above it";
+        restored.left.insert(path, why.to_owned());
+    }
+    for (path, base) in &restored.done {
+        view.store.rebase(path.clone(), base.clone());
+    }
+    let scanned = view.store.scanned;
+    view.store.save(scanned)?;
+    Ok(restored)
+}
+
+/// Lets a running session see what was landed of these paths in another form than its own. What it writes meanwhile, and
+/// what can't be reached, stays its own and shows in the next card.
+pub(super) fn catch_up(
+    session: &Session,
+    layer: &LayerPolicy,
+    project: &Tree,
+    settled: &BTreeMap<RelPath, Option<Node>>,
+) {
+    if settled.is_empty() {
+        return;
+    }
+    if let Ok(merged) = merged::open(session, layer) {
+        let side = Side { tree: &merged, layer: None };
+        restore::put_back(&side, project, &restore::jobs_of(settled), Some(session));
+    }
+}
+
+fn sum(set: &Changeset) -> landbox_shared::digest::Digest {
+    digest(&[set], |_| true)
+}
+
+/// A path of a running session that was written after the picture was taken.
+pub(super) fn moved(path: &RelPath) -> Failure {
+    let message = format!("the session is busy: it wrote {path} while it was looked at");
+    Failure::new(Kind::Refused, message).hint("try again when it has come to rest, or end it first")
+}
+
+/// A session that writes faster than it can be looked at.
+pub(super) fn busy(session: &Session) -> Failure {
+    let id = &session.snapshot.id;
+    Failure::new(Kind::Refused, format!("session {id} is busy: it writes while it is looked at"))
+        .hint("try again when it has come to rest, or end it first")
+}

@@ -1,0 +1,191 @@
+//! Reviewing, landing and taking back what a session changed while it runs.
+#![allow(clippy::unwrap_used)] // tests
+
+use landbox_tests::run::Live;
+use landbox_tests::{Place, worlds};
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+
+fn read(path: impl AsRef<Path>) -> String {
+    fs::read_to_string(path.as_ref()).unwrap_or_else(|e| format!("{e}"))
+}
+
+/// A session whose shell runs each line that is written to it, and says `done` after it.
+struct Shell(Live);
+
+impl Shell {
+    fn start(place: &Place, script: &str) -> Self {
+        let line = format!(
+            "{script}\necho ready; n=0; while read -r l; do eval \"$l\"; n=$((n+1)); echo \"done $n\"; done"
+        );
+        let mut live = place.session(["--name", "s"], ["sh", "-c", &line]).stdin_open().start();
+        live.expect("ready");
+        Self(live)
+    }
+
+    fn run(&mut self, number: usize, line: &str) {
+        self.0.write(format!("{line}\n").as_bytes());
+        self.0.expect(&format!("done {number}"));
+    }
+
+    fn end(self) -> String {
+        self.0.wait().ok().text()
+    }
+}
+
+worlds! {
+    [user_kernel, user_fuse, root_kernel, root_fuse]
+    fn what_landed_of_a_running_session_no_longer_shows_and_later_changes_do(world) {
+        let place = Place::new(world);
+        let mut shell = Shell::start(&place, "echo two >> README.md; echo new > new; rm src/main.py; mkdir -p d/e; echo x > d/e/x");
+        assert_eq!(place.changes().len(), 4);
+        place.landbox(["land", "s", "--apply", "--yes"]).output().ok();
+        assert!(read(place.project.join("README.md")).ends_with("two\n"));
+        assert_eq!(read(place.project.join("d/e/x")), "x\n");
+        assert!(!place.project.join("src/main.py").exists());
+        assert_eq!(place.changes(), []);
+        shell.run(1, "echo three >> README.md; cat new; rm new");
+        assert_eq!(place.changes(), [("README.md".into(), "modified".into()), ("new".into(), "deleted".into())]);
+        place.landbox(["land", "s", "--apply", "--yes"]).output().ok();
+        assert!(read(place.project.join("README.md")).ends_with("two\nthree\n"));
+        assert!(!place.project.join("new").exists());
+        assert!(shell.end().contains("new\n"));
+        assert_eq!(place.changes(), []);
+        let shown = place.json(["show", "s"]);
+        assert_eq!(shown["landing"]["count"], 2, "{shown:#}");
+        // Equal copies are gone by the next launch, so that the owner's later edits show.
+        place.write(place.project.join("README.md"), "the owner's\n");
+        let out = place.landbox(["resume", "s", "--", "cat", "README.md"]).output().ok();
+        assert_eq!(out.text(), "the owner's\n");
+        assert_eq!(place.changes(), []);
+    }
+
+    [user_kernel, user_fuse, root_kernel, root_fuse]
+    fn what_is_taken_back_from_a_running_session_it_sees_at_once_and_later_writes_stay(world) {
+        let place = Place::new(world);
+        let script = "echo two >> README.md; echo new > new; rm src/main.py; rm -r src/deep; ln -sfn nowhere link; \
+                      chmod 700 src; mkdir -p d/e; echo x > d/e/x; cd src";
+        let mut shell = Shell::start(&place, script);
+        assert!(place.changes().len() >= 6);
+        place.write(place.project.join("README.md"), "# Project\n\nThe owner's line.\n");
+        place.landbox(["discard", "s", "--yes"]).output().ok();
+        assert_eq!(place.changes(), []);
+        shell.run(1, "pwd; cat ../README.md main.py deep/er/file.txt ../link; ls ..; stat -c %a .");
+        shell.run(2, "echo later >> ../README.md; echo again > ../new");
+        let text = shell.end();
+        let mode = fs::metadata(place.project.join("src")).unwrap().permissions().mode() & 0o777;
+        let expected = format!(
+            "# Project\n\nThe owner's line.\nprint('hello')\ndeep\nprint('hello')\nREADME.md\nlink\nsrc\n{mode:o}\n"
+        );
+        assert!(text.contains(&expected), "{text}");
+        assert_eq!(read(place.project.join("README.md")), "# Project\n\nThe owner's line.\n");
+        assert_eq!(place.changes(), [("README.md".into(), "modified".into()), ("new".into(), "added".into())]);
+        let card = place.json(["diff", "--exclude", "new"]);
+        assert_eq!((&card["added"], &card["deleted"]), (&1.into(), &0.into()), "{card:#}");
+    }
+
+    [user_kernel, user_fuse, root_kernel, root_fuse]
+    fn paths_are_taken_back_alone_while_the_session_runs_and_when_it_has_ended(world) {
+        let place = Place::new(world);
+        for name in ["a", "b", "c"] {
+            place.write(place.project.join("dir").join(name), format!("{name}\n"));
+        }
+        let script = "rm -r dir; mkdir dir; echo new > dir/a; echo z > dir/z; echo two >> README.md; echo n > n";
+        let mut shell = Shell::start(&place, script);
+        let all: Vec<(String, String)> = place.changes();
+        let names = |place: &Place| -> Vec<String> { place.changes().into_iter().map(|c| c.0).collect() };
+        assert_eq!(names(&place), ["README.md", "dir/a", "dir/b", "dir/c", "dir/z", "n"], "{all:?}");
+        place.landbox(["discard", "s", "--yes", "--", "dir/b", "n"]).output().ok();
+        assert_eq!(names(&place), ["README.md", "dir/a", "dir/c", "dir/z"]);
+        shell.run(1, "cat dir/b; ls dir");
+        let text = shell.end();
+        assert!(text.contains("b\na\nb\nz\ndone"), "{text}");
+        // Ended: the layer itself is changed.
+        place.landbox(["discard", "s", "--yes", "--", "dir/c", "README.md"]).output().ok();
+        assert_eq!(names(&place), ["dir/a", "dir/z"]);
+        let out = place.landbox(["resume", "s", "--", "sh", "-c", "cat dir/b dir/c dir/a; ls dir"]).output().ok();
+        assert_eq!(out.text(), "b\nc\nnew\na\nb\nc\nz\n");
+        place.landbox(["discard", "s", "--yes", "--", "dir"]).output().ok();
+        assert_eq!(place.changes(), []);
+        let out = place.landbox(["resume", "s", "--", "sh", "-c", "cat dir/* README.md; ls dir"]).output().ok();
+        assert!(out.text().starts_with("a\nb\nc\n# Project") && out.text().ends_with("a\nb\nc\n"), "{}", out.text());
+    }
+
+    [user_kernel, user_fuse]
+    fn a_session_that_never_rests_is_held_still_or_said_to_be_busy(world) {
+        let place = Place::new(world);
+        let script = "echo ready; i=0; while :; do i=$((i+1)); echo $i > counter; echo $i > copy; done";
+        let mut live = place.session(["--name", "s"], ["timeout", "60", "sh", "-c", script]).limit(90).start();
+        live.expect("ready");
+        let mut pictures = 0;
+        for _ in 0..40 {
+            let out = place.landbox(["land", "s", "--apply", "--yes"]).output();
+            match out.code() {
+                0 => pictures += 1,
+                6 => assert!(out.errors().contains("busy"), "{}", out.errors()),
+                4 => {}
+                other => panic!("{other}: {}", out.errors()),
+            }
+            // The one is written right after the other, so no picture can be further apart.
+            if out.code() == 0 {
+                let number = |name: &str| read(place.project.join(name)).trim().parse::<i64>().unwrap_or(0);
+                let apart = number("counter") - number("copy");
+                assert!((0..=1).contains(&apart) || number("counter") == 0 || number("copy") == 0, "{apart}");
+            }
+        }
+        assert!(pictures > 0);
+        rustix::process::kill_process(rustix::process::Pid::from_raw(live.pid()).unwrap(), rustix::process::Signal::TERM).unwrap();
+        live.wait();
+    }
+
+    [user_kernel]
+    fn a_program_on_the_terminal_keeps_it_while_the_session_is_looked_at(world) {
+        let place = Place::new(world);
+        let mut terminal = place
+            .session(["--name", "s"], ["bash", "--norc", "-i"])
+            .terminal(80, 24);
+        terminal.expect("$");
+        terminal.send("n=0; echo rea''dy\n");
+        let at = terminal.expect_after(0, "ready");
+        terminal.send("bash --norc -c 'for i in {1..100000}; do echo $i > f; read -t 0.001 x && break; done; echo got-$x'\n");
+        for _ in 0..10 {
+            place.landbox(["diff", "s", "--stat"]).output();
+        }
+        terminal.send("word\n");
+        let at = terminal.expect_after(at, "got-word");
+        terminal.send("jobs; exit 0\n");
+        assert_eq!(terminal.wait(), 0, "{}", terminal.shown());
+        assert!(!terminal.shown()[at..].contains("Stopped"), "{}", terminal.shown());
+    }
+
+    [user_kernel, user_fuse, root_kernel]
+    fn what_landed_and_was_deleted_afterwards_stays_deleted_at_the_next_launch(world) {
+        let place = Place::new(world);
+        let mut shell = Shell::start(&place, "mkdir -p n/m; echo x > n/m/x; echo y > n/y; echo z > z");
+        place.landbox(["land", "s", "--apply", "--yes"]).output().ok();
+        shell.run(1, "rm -r n z");
+        shell.end();
+        let deleted: Vec<(String, String)> = ["n/m/x", "n/y", "z"].map(|p| (p.into(), "deleted".into())).into();
+        assert_eq!(place.changes(), deleted);
+        let out = place.landbox(["resume", "s", "--", "ls"]).output().ok();
+        assert_eq!(out.text(), "README.md\nlink\nsrc\n");
+        assert_eq!(place.changes(), deleted);
+        place.landbox(["land", "s", "--apply", "--yes"]).output().ok();
+        assert!(!place.project.join("n").exists() && !place.project.join("z").exists());
+        assert_eq!(place.changes(), []);
+    }
+
+    [user_kernel, user_fuse]
+    fn modes_and_times_of_what_is_taken_back_are_the_real_ones(world) {
+        let place = Place::new(world);
+        let file = place.project.join("README.md");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+        let before = fs::metadata(&file).unwrap();
+        let mut shell = Shell::start(&place, "chmod 777 README.md; echo x >> README.md");
+        place.landbox(["discard", "s", "--yes"]).output().ok();
+        shell.run(1, "stat -c '%a %Y' README.md");
+        assert!(shell.end().contains(&format!("640 {}\n", before.mtime())));
+        assert_eq!(place.changes(), []);
+    }
+}
