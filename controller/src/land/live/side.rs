@@ -224,7 +224,7 @@ fn is_whiteout(meta: &Meta) -> bool {
 
 fn times(real: &Meta) -> Timestamps {
     Timestamps {
-        last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT.into() },
+        last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
         last_modification: Timespec { tv_sec: real.mtime.0, tv_nsec: real.mtime.1.into() },
     }
 }
