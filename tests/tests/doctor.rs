@@ -32,6 +32,7 @@ fn every_line_of_the_doctor_is_well_on_a_machine_that_runs_the_suite() {
         "owners",
         "slirp4netns",
         "tun",
+        "network_policy",
         "landlock",
         "git",
     ] {

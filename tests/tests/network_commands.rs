@@ -1,8 +1,10 @@
 //! `landbox sandbox-network-policy`, and what a network policy is refused with before anything is made.
 #![allow(clippy::unwrap_used)] // tests
 
-use landbox_tests::Place;
+use landbox_tests::net::{Flow, Outer, PORT, address};
 use landbox_tests::world::World;
+use landbox_tests::{Place, worlds};
+use serde_json::{Value, json};
 use std::path::PathBuf;
 
 const POLICY: &str = r#"{
@@ -132,4 +134,80 @@ fn what_a_policy_cannot_hold_is_refused_by_name_before_anything_is_made() {
         assert!(out.errors().contains(wanted), "{more}: {}", out.errors());
     }
     assert_eq!(place.sessions(), [] as [PathBuf; 0]);
+}
+
+/// A policy that lets the public address through on another port than the tests', and nothing private.
+fn narrow() -> Value {
+    let rule = json!({"cidr": address::PUBLIC_V4, "protocol": "tcp", "ports": [443]});
+    landbox_tests::net::policy(
+        json!({"mode": "allowlist", "rules": [rule]}),
+        json!({"mode": "block"}),
+    )
+}
+
+worlds! {
+    [user_kernel, root_kernel]
+    fn what_is_suggested_lets_through_what_was_refused_and_no_more(world) {
+        let outer = Outer::new();
+        let _listeners = outer.listen(&[PORT]);
+        let place = Place::new(world);
+        let flows = [
+            Flow::tcp(address::PUBLIC_V4, PORT),
+            Flow::tcp(address::PRIVATE_V6, PORT),
+            Flow::tcp(address::GATEWAY, PORT),
+        ];
+        let before = outer.probe(&place, &narrow(), &flows);
+        assert!(before.iter().all(|answer| !answer.reached()), "{before:?}");
+        let document = place.json(["sandbox-network-policy", "suggest"]);
+        assert_eq!(document["added"].as_array().unwrap().len(), 2, "{document:#}");
+        assert_eq!(document["opened"], json!(["private"]));
+        assert_eq!(document["not_allowable"][0]["address"], address::GATEWAY);
+        // What people read is a policy, too.
+        let text = place.landbox(["sandbox-network-policy", "suggest"]).output().ok().text();
+        assert!(text.contains("// new: refused"), "{text}");
+        let file = place.home.join("suggested.json");
+        place.write(&file, &text);
+        let check = ["sandbox-network-policy", "check", file.to_str().unwrap()];
+        let checked: Value = place.landbox(check).output().ok().json();
+        assert_eq!(checked, document["policy"]);
+        let others = [
+            Flow::udp(address::PUBLIC_V4, PORT),
+            Flow::tcp(address::PRIVATE_V4, PORT),
+            Flow::tcp(address::PUBLIC_V6, PORT),
+        ];
+        let after = outer.probe(&place, &checked, &[&flows[..], &others].concat());
+        let reached: Vec<bool> = after.iter().map(|answer| answer.reached()).collect();
+        assert_eq!(reached, [true, true, false, false, false, false], "{after:?}");
+    }
+
+    [user_kernel]
+    fn a_resumed_session_keeps_its_policy_and_adds_its_traffic_up(world) {
+        let outer = Outer::new();
+        let _listeners = outer.listen(&[PORT]);
+        let place = Place::new(world);
+        let bots = place.home.join(".config/landbox/bots.json");
+        let bot = |policy: &Value| {
+            json!([{"name": "b", "command": "true", "sandboxNetworkPolicy": policy}]).to_string()
+        };
+        let list = place.flows(&[Flow::tcp(address::PUBLIC_V4, PORT)]);
+        let prober = landbox_tests::world::bin("prober");
+        let words = [prober.to_str().unwrap(), "net", list.to_str().unwrap()];
+        place.write(&bots, bot(&narrow()));
+        let run = [&["run", "--overlay", "kernel", "--name", "s", "--bot", "b", "--"][..], &words].concat();
+        let first = place.landbox(&run).within(&outer).output().ok();
+        assert!(first.errors().contains("1 refused connection, 1 destination"), "{}", first.errors());
+        // Whatever the file says now.
+        place.write(&bots, bot(&landbox_tests::net::open()));
+        let resume = [&["resume", "s", "--"][..], &words].concat();
+        let second = place.landbox(&resume).within(&outer).output().ok();
+        assert!(second.text().contains("\"errno\":111"), "{}", second.text());
+        let session = place.json(["show", "s"]);
+        assert_eq!(session["boundary"]["network"], "policy");
+        assert_eq!(session["boundary"]["seccomp"], "restricted");
+        let refused = &session["egress"]["refused"];
+        assert_eq!((&refused[0]["count"], refused.as_array().unwrap().len()), (&json!(2), 1));
+        assert_eq!(session["egress"]["totals"]["refused"]["all"], 2);
+        let review = place.landbox(["diff", "s"]).output().ok();
+        assert!(review.errors().contains("2 refused connections, 1 destination"), "{}", review.errors());
+    }
 }

@@ -104,12 +104,18 @@ pub fn examine() -> Report {
         checks.push(session(&kernel, fuse.as_ref(), restricted));
         checks.push(storage::kernel_overlay(&facts, &kernel, fuse.as_ref()));
         checks.push(storage::fuse_overlay(&facts, &kernel, fuse.as_ref()));
+        let link = network::link();
+        let whole = link.iter().all(|check| check.status == Status::Ok);
+        checks.extend(link);
+        // Where no session can be run, that is what is to be said.
+        if whole && (kernel.works() || fuse.as_ref().is_some_and(Outcome::works)) {
+            checks.push(network::policy(&facts));
+        }
         checks.push(machine::landlock(
             facts.kernel,
             kernel.landlock_abi().or_else(|| fuse.as_ref().and_then(Outcome::landlock_abi)),
         ));
     }
-    checks.extend(network::link());
     checks.push(project::foreign_owners(&facts));
     checks.push(machine::git());
     Report::new(checks)

@@ -1,6 +1,7 @@
 //! What sessions with a network policy need besides.
 
-use super::{Check, Status, sudo};
+use super::{Check, Status, sudo, trial};
+use crate::host::Facts;
 use crate::host::link::{self, Lack};
 use landbox_shared::network::link::PROGRAM;
 
@@ -13,6 +14,19 @@ pub(super) fn link() -> [Check; 2] {
         part("slirp4netns", format!("{PROGRAM}, with every flag that is needed"), link::program()),
         part("tun", format!("{} opens", link::TUN), link::tun()),
     ]
+}
+
+/// Whether a session under a policy could be run, once nothing is missing for it.
+pub(super) fn policy(facts: &Facts) -> Check {
+    const ID: &str = "network_policy";
+    let outcome = trial::run_filtered(facts);
+    if outcome.works() {
+        return Check::ok(ID, "a session was run with one and checked from inside");
+    }
+    let reason = outcome.reason();
+    let filter = reason.contains("nf_tables");
+    let fix = filter.then(|| format!("{}modprobe -a nf_tables nft_ct nft_reject_inet", sudo()));
+    Check::bad(ID, Status::Warning, reason, COST, fix)
 }
 
 fn part(id: &'static str, well: String, lack: Option<Lack>) -> Check {

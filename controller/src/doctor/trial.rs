@@ -43,11 +43,25 @@ impl Outcome {
     }
 }
 
+/// A policy that needs everything a network policy can need, and lets nothing out.
+const POLICY: &str =
+    r#"{"version": 1, "public": {"mode": "block"}, "private": {"mode": "allowlist"}}"#;
+
 /// Runs one session with the named back end.
 pub(super) fn run(facts: &Facts, overlay: &str) -> Outcome {
-    let place = facts.state_dir.as_path().join(format!("{PREFIX}{}-{overlay}", std::process::id()));
+    one(facts, overlay, "host")
+}
+
+/// Runs one session with a network policy.
+pub(super) fn run_filtered(facts: &Facts) -> Outcome {
+    one(facts, "auto", "policy")
+}
+
+fn one(facts: &Facts, overlay: &str, network: &str) -> Outcome {
+    let name = format!("{PREFIX}{}-{overlay}-{network}", std::process::id());
+    let place = facts.state_dir.as_path().join(name);
     let _ = remove_tree(&place);
-    let outcome = attempt(facts, overlay, &place);
+    let outcome = attempt(facts, overlay, network == "policy", &place);
     // What can't be removed is said: it would be met again as somebody else's riddle.
     let removed = remove_tree(&place);
     Outcome(outcome.and_then(|abi| match removed {
@@ -56,15 +70,28 @@ pub(super) fn run(facts: &Facts, overlay: &str) -> Outcome {
     }))
 }
 
-fn attempt(facts: &Facts, overlay: &str, place: &Path) -> Result<Option<u64>, String> {
+fn attempt(
+    facts: &Facts,
+    overlay: &str,
+    filtered: bool,
+    place: &Path,
+) -> Result<Option<u64>, String> {
     let home = place.join("home");
     let project = home.join("project");
     prepare(place, &project).map_err(|e| format!("the trial's folder can't be made: {e}"))?;
     let report = place.join("report.json");
     let mut command = Command::new(facts.exe.as_path());
+    command.args(["run", "--overlay", overlay, "--report"]).arg(&report);
+    if filtered {
+        let policy = place.join("policy.json");
+        std::fs::write(&policy, POLICY).map_err(|e| format!("no policy can be written: {e}"))?;
+        command.arg("--network").arg(policy);
+        // A proxy is the owner's affair, not the machine's.
+        for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"] {
+            command.env_remove(name).env_remove(name.to_lowercase());
+        }
+    }
     command
-        .args(["run", "--overlay", overlay, "--report"])
-        .arg(&report)
         .arg("--workdir")
         .arg(&project)
         .args(["--", "/bin/sh", "-c", SCRIPT])
