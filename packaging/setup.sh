@@ -68,8 +68,9 @@ cargo_is_new_enough() {
 # linked so: every session starts both, and finding and relocating shared libraries is a good part of that.
 build_release() {
   local manifest=$1/Cargo.toml static=() program
-  if echo 'int main(void) { return 0; }' | gcc -static-pie -x c -o /dev/null - 2>/dev/null; then
-    static=(-C target-feature=+crt-static)
+  if echo 'int main(void) { return 0; }' | gcc -static-pie -x c -o /dev/null - -lnftnl -lmnl 2>/dev/null; then
+    # libnftnl leans on libmnl, which a shared one names itself and an archive does not. Last, for linkers that go by order.
+    static=(-C target-feature=+crt-static -C link-arg=-Wl,-Bstatic,--start-group,-lmnl,-lc,--end-group)
   fi
   for program in landbox-helper landbox; do
     cargo rustc --quiet --release --locked --manifest-path "$manifest" --package "$program" --bin "$program" -- "${static[@]}"
