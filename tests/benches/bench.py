@@ -3,7 +3,7 @@
 
   bench.py [--bin DIR] [--work DIR] [--rounds N] [--files N] [--json FILE] [GROUP ..]
 
-GROUP: start storm end files edits land pty (all of these when none is named), memory (as root).
+GROUP: start storm end files edits land pty network (all of these when none is named), memory (as root).
 Every row is a median over the rounds with minimum and maximum; the ratio is the median of the
 per-round ratios to the group's peer. Absolute times depend on the machine: ratios count.
 """
@@ -361,6 +361,75 @@ class Bench:
         }, 3, unit="us")
         self.sweep()
 
+    # -- network ------------------------------------------------------------------------------
+
+    def policy(self, name, public, private):
+        path = os.path.join(self.work, name + ".json")
+        with open(path, "w", encoding="utf-8") as out:
+            json.dump({"version": 1, "public": public, "private": private}, out)
+        return path
+
+    @staticmethod
+    def hosts(first, count):
+        """Rules for so many single addresses, with 16 ports each."""
+        hosts = ["%s.%d.%d" % (first, i // 16, 1 + i % 16 * 7) for i in range(count)]
+        return [{"cidr": host, "protocol": "tcp", "ports": PORTS} for host in hosts]
+
+    def network(self):
+        listed = self.hosts("203.1", 255) + [{"cidr": SERVER, "protocol": "tcp", "ports": PORTS}]
+        full = self.policy("full", {"mode": "allowlist", "rules": listed},
+                           {"mode": "allowlist", "rules": self.hosts("10.77", 256)})
+        free = self.policy("free", {"mode": "allow"}, {"mode": "allow"})
+        true = lambda *words: [self.landbox, "-q", "run", *words, "--", "/bin/true"]
+        self.rows("start to exit of true under a policy, link ready", "bwrap --unshare-net", {
+            "bwrap --unshare-net": lambda: self.spawn_ms(BWRAP + ["--unshare-net", "/bin/true"]),
+            "landbox run --network off": lambda: self.spawn_ms(true("--network", "off")),
+            "landbox run --network POLICY, no rules": lambda: self.spawn_ms(true("--network", free)),
+            "landbox run --network POLICY, 2 x 256 x 16": lambda: self.spawn_ms(true("--network", full)),
+        }, max(self.rounds, 40), warm=3)
+        self.sweep()
+
+        def with_load():
+            """An empty namespace, and what the rules add to a start, measured right after each other."""
+            empty = self.spawn_ms(["unshare", "-Urn", "/bin/true"])
+            plain, loaded = (statistics.median(self.spawn_ms(true("--network", policy)) for _ in range(3))
+                             for policy in (free, full))
+            return empty + loaded - plain
+        self.rows("loading 2 x 256 hosts x 16 ports, over an empty namespace", "unshare -Urn true", {
+            "unshare -Urn true": lambda: self.spawn_ms(["unshare", "-Urn", "/bin/true"]),
+            "the same and the rules": with_load,
+        }, max(self.rounds, 15))
+        self.sweep()
+
+        def storm(argv):
+            begin = time.perf_counter()
+            children = [subprocess.Popen(argv, env=self.env, cwd=self.project, stdin=DEVNULL,
+                                         stdout=DEVNULL, stderr=DEVNULL) for _ in range(100)]
+            failed = sum(child.wait() != 0 for child in children)
+            if failed:
+                sys.exit("%d of 100 starts failed: %s" % (failed, argv))
+            return (time.perf_counter() - begin) * 1e3
+        self.rows("100 starts under a policy at once, until all have ended", "bwrap --unshare-net", {
+            "bwrap --unshare-net": lambda: storm(BWRAP + ["--unshare-net", "/bin/true"]),
+            "landbox run --network POLICY": lambda: storm(true("--network", full)),
+        }, 3)
+        self.sweep()
+        with Outer(self) as outer:
+            for title, words, unit, higher in (
+                    ("outbound", ["send", SERVER, str(SERVER_PORT), "1500"], "Mbit/s", True),
+                    ("inbound", ["receive", SERVER, str(SERVER_PORT), "1500"], "Mbit/s", True),
+                    ("one connection", ["connect", SERVER, str(SERVER_PORT), "1000"], "us", False)):
+                work = [self.io] + words
+                session = lambda policy: outer.figure(
+                    [self.landbox, "-q", "run", "--network", policy, "--"] + work)
+                self.rows("%s%s" % (title, " (higher is better)" if higher else ""), "slirp4netns, MTU 65520", {
+                    "slirp4netns, MTU 65520": lambda: outer.bare(65520, work),
+                    "slirp4netns, its default MTU": lambda: outer.bare(1500, work),
+                    "landbox, no rules": lambda: session(free),
+                    "landbox, 2 x 256 x 16": lambda: session(full),
+                }, max(self.rounds, 9), unit=unit)
+        self.sweep()
+
     # -- memory -------------------------------------------------------------------------------
 
     @staticmethod
@@ -407,8 +476,72 @@ class Bench:
         }, 2, unit="KiB", warm=0)
 
 
+SERVER, SERVER_PORT = "93.184.216.34", 18087
+PORTS = list(range(2000, 2015)) + [SERVER_PORT]
+
+
+class Outer:
+    """A network of the bench's own, in which every address is local; a server on one of them. No packet leaves."""
+
+    def __init__(self, bench):
+        self.bench = bench
+
+    def __enter__(self):
+        make = ("ip link set lo up && ip route add local 0.0.0.0/0 dev lo && ip -6 route add local ::/0 dev lo"
+                " && echo made && exec cat")
+        self.holder = subprocess.Popen(
+            ["unshare", "--user", "--map-current-user", "--keep-caps", "--net", "sh", "-c", make],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        if self.holder.stdout.readline() != b"made\n":
+            sys.exit("the network for the bench could not be made")
+        self.enter = ["nsenter", "--target=%d" % self.holder.pid, "--user", "--net", "--preserve-credentials", "--"]
+        self.server = subprocess.Popen(self.enter + [self.bench.io, "serve", SERVER, str(SERVER_PORT)],
+                                       stdout=subprocess.PIPE)
+        self.server.stdout.readline()
+        return self
+
+    def __exit__(self, *_):
+        self.server.kill()
+        self.server.wait()
+        self.holder.stdin.close()
+        self.holder.wait()
+
+    def figure(self, argv):
+        done = subprocess.run(self.enter + argv, env=self.bench.env, cwd=self.bench.project, stdin=DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+        if done.returncode:
+            sys.exit("%s: exit %d: %s" % (argv, done.returncode, done.stderr.decode()[-600:]))
+        return float(done.stdout)
+
+    def bare(self, mtu, argv):
+        """The same work behind slirp4netns alone, without rules."""
+        task = subprocess.Popen(self.enter + ["unshare", "-Urn", "sh", "-c", "read go; exec \"$@\"", "sh"] + argv,
+                                stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        outer = os.readlink("/proc/%d/ns/net" % self.holder.pid)
+        # The namespace is made, and its map written, once it is `sh` that runs there.
+        while True:
+            with open("/proc/%d/comm" % task.pid, encoding="utf-8") as file:
+                if file.read() == "sh\n" and os.readlink("/proc/%d/ns/net" % task.pid) != outer:
+                    break
+            time.sleep(0.002)
+        ready, said = os.pipe()
+        link = subprocess.Popen(
+            self.enter + ["slirp4netns", "--configure", "--mtu=%d" % mtu, "--ready-fd=%d" % said, str(task.pid), "tap0"],
+            pass_fds=[said], stdout=DEVNULL, stderr=DEVNULL)
+        os.close(said)
+        os.read(ready, 1)
+        os.close(ready)
+        out, _ = task.communicate(b"go\n")
+        link.terminate()
+        link.wait()
+        if task.returncode:
+            sys.exit("%s behind slirp4netns: exit %d" % (argv, task.returncode))
+        return float(out)
+
+
 GROUPS = {"start": Bench.start, "storm": Bench.storm, "end": Bench.end, "files": Bench.file_work,
-          "edits": Bench.edits, "land": Bench.land, "pty": Bench.pty, "memory": Bench.memory}
+          "edits": Bench.edits, "land": Bench.land, "pty": Bench.pty, "network": Bench.network,
+          "memory": Bench.memory}
 
 
 def main():

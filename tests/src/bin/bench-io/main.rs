@@ -1,7 +1,10 @@
-//! The file work that benches time: `write DIR COUNT SIZE`, `edit DIR COUNT`, `lines BYTES`.
+//! The file work that benches time: `write DIR COUNT SIZE`, `edit DIR COUNT`, `lines BYTES`; and the network work
+//! ([`net`]).
 //!
 //! One static program does the same work natively and in a session, so that an interpreter's start and pace cancel out.
 #![forbid(unsafe_code)]
+
+mod net;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -15,8 +18,19 @@ fn main() -> ExitCode {
         ["write", dir, count, size] => numbers(count, size).and_then(|(n, s)| write(dir, n, s)),
         ["edit", dir, count] => numbers(count, "0").and_then(|(n, _)| edit(dir, n)),
         ["lines", bytes] => numbers(bytes, "0").and_then(|(n, _)| lines(n)),
+        ["serve", address, port] => number(port).and_then(|port| net::serve(address, port)),
+        ["send", address, port, millis] => {
+            number(port).and_then(|port| say(net::send(address, port, number(millis)?)?))
+        }
+        ["receive", address, port, millis] => {
+            number(port).and_then(|port| say(net::receive(address, port, number(millis)?)?))
+        }
+        ["connect", address, port, count] => {
+            number(port).and_then(|port| say(net::connect(address, port, number(count)?)?))
+        }
         _ => Err(io::Error::other(
-            "usage: bench-io write DIR COUNT SIZE | edit DIR COUNT | lines BYTES",
+            "usage: bench-io write DIR COUNT SIZE | edit DIR COUNT | lines BYTES | serve ADDRESS PORT \
+             | send ADDRESS PORT MS | receive ADDRESS PORT MS | connect ADDRESS PORT COUNT",
         )),
     };
     match result {
@@ -32,6 +46,14 @@ fn main() -> ExitCode {
 fn numbers(a: &str, b: &str) -> io::Result<(usize, usize)> {
     let parse = |text: &str| text.parse().map_err(io::Error::other);
     Ok((parse(a)?, parse(b)?))
+}
+
+fn number<T: std::str::FromStr<Err = std::num::ParseIntError>>(text: &str) -> io::Result<T> {
+    text.parse().map_err(io::Error::other)
+}
+
+fn say(figure: f64) -> io::Result<()> {
+    writeln!(io::stdout(), "{figure:.1}")
 }
 
 fn place(dir: &str, i: usize) -> std::path::PathBuf {
