@@ -7,7 +7,7 @@ die() { say "$0: $*"; exit 1; }
 # What building needs, what running needs on hosts without a usable kernel overlay, and what the tests look with.
 BUILD_PACKAGES=(ca-certificates gcc libc6-dev libnftnl-dev libmnl-dev pkg-config)
 RUN_PACKAGES=(fuse-overlayfs slirp4netns git)
-TEST_PACKAGES=(acl attr bubblewrap libcap2-bin procps python3 ripgrep strace tmux util-linux)
+TEST_PACKAGES=(acl attr bubblewrap iproute2 libcap2-bin nftables procps python3 ripgrep strace tmux util-linux)
 
 # need_packages NAME..: installs what is missing, as root or with passwordless sudo; else prints the one line to type.
 need_packages() {

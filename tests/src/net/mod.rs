@@ -77,14 +77,16 @@ impl Outer {
         Self { holder }
     }
 
-    /// The words that, put before a command, run it in this network, with the caller's own ids.
+    /// The words that, put before a command (whatever its search path is), run it in this network, with the caller's own ids.
     pub fn enter(&self) -> Vec<String> {
         let pid = self.holder.id();
         let words: Vec<String> = if world::is_root() {
-            vec!["nsenter".into(), format!("--net=/proc/{pid}/ns/net")]
+            vec!["/usr/bin/nsenter".into(), format!("--net=/proc/{pid}/ns/net")]
         } else {
             let target = format!("--target={pid}");
-            ["nsenter", &target, "--user", "--net", "--preserve-credentials"].map(Into::into).into()
+            ["/usr/bin/nsenter", &target, "--user", "--net", "--preserve-credentials"]
+                .map(Into::into)
+                .into()
         };
         words.into_iter().chain(["--".into()]).collect()
     }
@@ -95,13 +97,15 @@ impl Outer {
         let mut words = self.enter();
         if let Some(script) = script {
             assert!(world::is_root(), "this test mounts: start tests/run.sh as root");
-            words.extend(["unshare", "--mount", "--propagation=private", "--"].map(Into::into));
+            words.extend(
+                ["/usr/bin/unshare", "--mount", "--propagation=private", "--"].map(Into::into),
+            );
             let line = format!("set -e\n{script}\nexec \"$@\"");
-            words.extend(["sh", "-c", &line, "sh"].map(Into::into));
+            words.extend(["/bin/sh", "-c", &line, "sh"].map(Into::into));
         }
         if let Some((uid, gid)) = ids {
             let (uid, gid) = (format!("--reuid={uid}"), format!("--regid={gid}"));
-            words.extend(["setpriv", &uid, &gid, "--clear-groups", "--"].map(Into::into));
+            words.extend(["/usr/bin/setpriv", &uid, &gid, "--clear-groups", "--"].map(Into::into));
         }
         words
     }

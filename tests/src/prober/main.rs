@@ -4,7 +4,7 @@
 //! prober facts                              what this process can see of itself and its world
 //! prober calls                              what the system-call filters say
 //! prober restricted-calls                   the same for the restricted profile
-//! prober net FLOWS.json                     tries each destination
+//! prober net FLOWS.json [MILLISECONDS]      tries each destination, for so long
 //! prober flood FLOWS.json                   sends to every destination until it is ended
 //! prober serve PORT..                       listens on every address, and counts
 //! prober without-nf-tables CMD ARG..        becomes the command, on a kernel without them
@@ -23,6 +23,7 @@ use landbox_tests::probe::{Attack, Attempt};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// What was tried and how it ended.
 #[derive(Default)]
@@ -64,8 +65,12 @@ fn document(args: &[String]) -> Option<Result<Vec<u8>, serde_json::Error>> {
         ["facts"] => return Some(serde_json::to_vec(&facts::facts())),
         ["calls"] => calls::calls(&mut log),
         ["restricted-calls"] => calls::restricted(&mut log),
-        ["net", file] => {
-            let answers = net::read(Path::new(file)).and_then(|flows| net::tries(&flows));
+        ["net", file, millis @ ..] => {
+            let patience = match millis {
+                [] => net::PATIENCE,
+                [millis, ..] => Duration::from_millis(millis.parse().ok()?),
+            };
+            let answers = net::read(Path::new(file)).and_then(|flows| net::tries(&flows, patience));
             return Some(
                 answers.map_err(serde_json::Error::io).and_then(|a| serde_json::to_vec(&a)),
             );

@@ -8,7 +8,7 @@ mod tries;
 pub(crate) use flood::flood;
 pub(crate) use poorer::without_nf_tables;
 pub(crate) use serve::serve;
-pub(crate) use tries::tries;
+pub(crate) use tries::{PATIENCE, tries};
 
 use landbox_tests::net::Flow;
 use std::io;

@@ -10,19 +10,20 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 /// What is refused is refused at once, so only something that is lost takes so long.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 /// A datagram that got no answer is sent again after this time: a full queue may have dropped it.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// Tries them all, in order.
-pub(crate) fn tries(flows: &[Flow]) -> io::Result<Vec<Answer>> {
-    let ports: BTreeSet<u16> = flows.iter().map(|flow| flow.port).collect();
+/// Tries them all, in order, each for so long.
+pub(crate) fn tries(flows: &[Flow], patience: Duration) -> io::Result<Vec<Answer>> {
+    // The lower ports are not a session's to listen on.
+    let ports: BTreeSet<u16> = flows.iter().map(|f| f.port).filter(|port| *port >= 1024).collect();
     super::serve::listen("inner", &ports.into_iter().collect::<Vec<_>>())?;
-    let mut datagrams = Datagrams::default();
+    let mut datagrams = Datagrams { patience, ..Datagrams::default() };
     let one = |flow: &Flow| {
         let start = Instant::now();
         let result = match flow.transport {
-            Transport::Tcp => stream(flow),
+            Transport::Tcp => stream(flow, patience),
             Transport::Udp => datagrams.exchange(flow),
         };
         let (errno, said) = match result {
@@ -36,12 +37,12 @@ pub(crate) fn tries(flows: &[Flow]) -> io::Result<Vec<Answer>> {
 }
 
 /// Connects, and hears who answers.
-fn stream(flow: &Flow) -> Result<String, i32> {
+fn stream(flow: &Flow, patience: Duration) -> Result<String, i32> {
     let fd = socket(flow, libc::SOCK_STREAM)?;
     // Ends by a reset, so that thousands of tries leave no sockets behind here or in the link.
     option(&fd, libc::SOL_SOCKET, libc::SO_LINGER, &[1i32.to_ne_bytes(), [0; 4]].concat())?;
-    let mut stream = connect(fd, target(flow))?;
-    stream.set_read_timeout(Some(PATIENCE)).map_err(|e| errno(&e))?;
+    let mut stream = connect(fd, target(flow), patience)?;
+    stream.set_read_timeout(Some(patience)).map_err(|e| errno(&e))?;
     let mut said = Vec::new();
     let mut buffer = [0; 128];
     while !said.ends_with(b"\n") {
@@ -55,14 +56,14 @@ fn stream(flow: &Flow) -> Result<String, i32> {
 }
 
 /// As `TcpStream::connect_timeout`, for a socket that has options already.
-fn connect(fd: OwnedFd, to: SocketAddr) -> Result<TcpStream, i32> {
+fn connect(fd: OwnedFd, to: SocketAddr, patience: Duration) -> Result<TcpStream, i32> {
     let stream = TcpStream::from(fd);
     stream.set_nonblocking(true).map_err(|e| errno(&e))?;
     match rustix::net::connect(&stream, &to) {
         Ok(()) => {}
         Err(rustix::io::Errno::INPROGRESS) => {
             let mut poll = [rustix::event::PollFd::new(&stream, rustix::event::PollFlags::OUT)];
-            let limit = rustix::event::Timespec { tv_sec: 5, tv_nsec: 0 };
+            let limit = patience.try_into().map_err(|_| libc::EINVAL)?;
             match rustix::event::poll(&mut poll, Some(&limit)) {
                 Ok(0) => return Err(libc::ETIMEDOUT),
                 Ok(_) => {}
@@ -83,6 +84,7 @@ fn connect(fd: OwnedFd, to: SocketAddr) -> Result<TcpStream, i32> {
 struct Datagrams {
     sockets: BTreeMap<(bool, bool), UdpSocket>,
     number: u32,
+    patience: Duration,
 }
 
 impl Datagrams {
@@ -94,13 +96,13 @@ impl Datagrams {
             std::collections::btree_map::Entry::Occupied(there) => there.into_mut(),
             std::collections::btree_map::Entry::Vacant(free) => {
                 let made = UdpSocket::from(socket(flow, libc::SOCK_DGRAM)?);
-                made.set_read_timeout(Some(AGAIN)).map_err(|e| errno(&e))?;
+                made.set_read_timeout(Some(AGAIN.min(self.patience))).map_err(|e| errno(&e))?;
                 free.insert(made)
             }
         };
         self.number += 1;
         let question = format!("{}\n", self.number);
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + self.patience;
         while Instant::now() < end {
             socket.send_to(question.as_bytes(), to).map_err(|e| errno(&e))?;
             if let Some(said) = heard(socket, &question)? {

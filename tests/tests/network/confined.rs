@@ -1,0 +1,75 @@
+//! Every line of the restricted filter, tried from inside a session with a policy.
+
+use landbox_seccomp::Arch;
+use landbox_seccomp::table::{RESTRICTED, When};
+use landbox_tests::net::{Outer, open};
+use landbox_tests::probe::Attempt;
+use landbox_tests::{Place, World, world, worlds};
+
+fn inside(world: World) -> Vec<Attempt> {
+    let outer = Outer::new();
+    let place = Place::new(world);
+    let prober = world::bin("prober");
+    let command = [prober.as_os_str(), "restricted-calls".as_ref()];
+    outer.session(&place, &open(), command).output().ok().json()
+}
+
+fn by<'a>(attempts: &'a [Attempt], way: &str) -> Vec<&'a Attempt> {
+    let found: Vec<&Attempt> = attempts.iter().filter(|a| a.way == way).collect();
+    assert!(!found.is_empty(), "{way} was not tried: {attempts:#?}");
+    found
+}
+
+worlds! {
+    [user_kernel, root_kernel]
+    fn every_line_of_the_table_is_refused(world) {
+        let attempts = inside(world);
+        for rule in RESTRICTED {
+            let tried = by(&attempts, rule.call);
+            assert!(tried.iter().all(|a| a.errno == rule.errno), "{rule:?}: {tried:#?}");
+            if let When::Bit { .. } = rule.when {
+                let tried = by(&attempts, "clone with a user namespace");
+                assert!(tried.iter().all(|a| a.errno == rule.errno), "{rule:?}: {tried:#?}");
+            }
+        }
+    }
+
+    [user_kernel, root_kernel]
+    fn internet_sockets_pairs_and_plain_processes_are_made(world) {
+        let attempts = inside(world);
+        for way in ["internet socket", "socketpair", "plain clone"] {
+            assert!(by(&attempts, way).iter().all(|a| a.worked()), "{way}: {attempts:#?}");
+        }
+    }
+
+    [user_kernel, root_kernel]
+    fn the_kernel_refuses_what_needs_a_capability(world) {
+        let attempts = inside(world);
+        for way in ["raw socket", "mark", "take down", "open"] {
+            assert!(by(&attempts, way).iter().all(|a| !a.worked()), "{way}: {attempts:#?}");
+        }
+    }
+
+    [user_kernel, root_kernel]
+    fn foreign_interfaces_are_closed(world) {
+        if Arch::host() == Some(Arch::X86_64) {
+            let attempts = inside(world);
+            assert_eq!(by(&attempts, "int 0x80")[0].errno, -libc::SIGSYS);
+            assert!(by(&attempts, "x32").iter().all(|a| a.errno == libc::ENOSYS), "{attempts:#?}");
+        }
+    }
+
+    [user_kernel]
+    fn programs_that_prefer_what_is_refused_find_another_way(world) {
+        let outer = Outer::new();
+        let place = Place::new(world);
+        // Threads without clone3, name-service look-ups without nscd's socket, a child's pipes from socketpair.
+        let script = "import threading, pwd, subprocess, socket
+t = threading.Thread(target=lambda: print('thread')); t.start(); t.join()
+print(pwd.getpwuid(0).pw_name)
+a, b = socket.socketpair(); a.send(b'pair'); print(b.recv(9).decode())
+print(subprocess.run(['echo', 'child'], capture_output=True, text=True).stdout.strip())";
+        let out = outer.session(&place, &open(), ["python3", "-c", script]).output().ok();
+        assert_eq!(out.text(), "thread\nroot\npair\nchild\n");
+    }
+}

@@ -1,0 +1,67 @@
+//! What a session reached and what it was refused, as `show` says it afterwards.
+
+use landbox_tests::net::{Flow, Outer, PORT, address, policy};
+use landbox_tests::{Place, worlds};
+use serde_json::{Value, json};
+
+fn rows<'a>(session: &'a Value, list: &str) -> Vec<&'a Value> {
+    let rows = session["egress"][list].as_array();
+    rows.unwrap_or_else(|| panic!("no egress.{list} in {session:#}")).iter().collect()
+}
+
+fn count(rows: &[&Value], address: &str, protocol: &str, port: u16) -> u64 {
+    let of = |row: &&&Value| {
+        row["address"] == address && row["protocol"] == protocol && row["port"] == port
+    };
+    rows.iter().filter(of).map(|row| row["count"].as_u64().unwrap()).sum()
+}
+
+worlds! {
+    [user_kernel, root_kernel]
+    fn the_figures_are_exact(world) {
+        let outer = Outer::new();
+        let _listeners = outer.listen(&[PORT]);
+        let place = Place::new(world);
+        let rule = json!({"cidr": "93.184.216.0/24", "protocol": "tcp"});
+        let rules = policy(json!({"mode": "allowlist", "rules": [rule]}), json!({"mode": "block"}));
+        let mut flows = vec![Flow::tcp(address::PUBLIC_V4, PORT); 5];
+        flows.extend([Flow::tcp(address::PRIVATE_V4, PORT); 3]);
+        flows.extend([Flow::tcp(address::PRIVATE_V6, PORT); 2]);
+        flows.push(Flow::udp(address::PUBLIC_V4, PORT));
+        outer.probe(&place, &rules, &flows);
+        let session = place.json(["show"]);
+        let (reached, refused) = (rows(&session, "reached"), rows(&session, "refused"));
+        assert_eq!(count(&reached, address::PUBLIC_V4, "tcp", PORT), 5, "{session:#}");
+        assert_eq!(count(&refused, address::PRIVATE_V4, "tcp", PORT), 3, "{session:#}");
+        assert_eq!(count(&refused, address::PRIVATE_V6, "tcp", PORT), 2, "{session:#}");
+        assert_eq!(count(&refused, address::PUBLIC_V4, "udp", PORT), 1, "{session:#}");
+        assert_eq!(reached.len(), 1, "{session:#}");
+        assert_eq!(refused.len(), 3, "{session:#}");
+    }
+
+    [user_kernel]
+    fn junk_cannot_hide_what_was_reached_and_the_totals_stay_exact(world) {
+        let outer = Outer::new();
+        let _listeners = outer.listen(&[PORT]);
+        let place = Place::new(world);
+        let rules = policy(json!({"mode": "allow"}), json!({"mode": "block"}));
+        let mut flows: Vec<Flow> = (0..3000u32)
+            .map(|n| Flow::udp(&format!("10.77.{}.{}", n / 250, 1 + n % 250), PORT))
+            .collect();
+        flows.push(Flow::tcp(address::PUBLIC_V4, PORT));
+        outer.probe(&place, &rules, &flows);
+        let session = place.json(["show"]);
+        let (reached, refused) = (rows(&session, "reached"), rows(&session, "refused"));
+        assert_eq!(count(&reached, address::PUBLIC_V4, "tcp", PORT), 1, "{session:#}");
+        assert!(refused.len() <= 1024);
+        let text = session["egress"].to_string();
+        assert!(text.contains("3000"), "{}", session["egress"]["totals"]);
+    }
+
+    [user_kernel]
+    fn a_session_without_a_policy_has_no_figures(world) {
+        let place = Place::new(world);
+        place.sh("true").output().ok();
+        assert_eq!(place.json(["show"])["egress"], Value::Null);
+    }
+}
