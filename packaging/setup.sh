@@ -7,7 +7,7 @@ die() { say "$0: $*"; exit 1; }
 # What building needs, what running needs on hosts without a usable kernel overlay, and what the tests look with.
 BUILD_PACKAGES=(ca-certificates gcc libc6-dev libnftnl-dev libmnl-dev pkg-config)
 RUN_PACKAGES=(fuse-overlayfs slirp4netns git)
-TEST_PACKAGES=(acl attr bubblewrap iproute2 libcap2-bin nftables procps python3 ripgrep strace tmux util-linux)
+TEST_PACKAGES=(acl attr bubblewrap libcap2-bin procps python3 ripgrep strace tmux util-linux)
 
 # need_packages NAME..: installs what is missing, as root or with passwordless sudo; else prints the one line to type.
 need_packages() {
@@ -64,15 +64,29 @@ cargo_is_new_enough() {
   [ "$1" -gt 1 ] || [ "$2" -ge 91 ]
 }
 
-# build_release DIR: builds both programs of the checkout into DIR/target/release. Static where the C library can be
-# linked so: every session starts both, and finding and relocating shared libraries is a good part of that.
+# build_release DIR: builds both programs of the checkout into DIR/target/release. As static as the libraries allow: every
+# session starts both, and finding and relocating shared ones is a good part of that. Debian has no static libmnl, so the
+# helper shares that and the C library (about 0.15 ms a start); libnftnl is linked in.
 build_release() {
-  local manifest=$1/Cargo.toml static=() program
-  if echo 'int main(void) { return 0; }' | gcc -static-pie -x c -o /dev/null - -lnftnl -lmnl 2>/dev/null; then
-    # libnftnl leans on libmnl, which a shared one names itself and an archive does not. Last, for linkers that go by order.
-    static=(-C target-feature=+crt-static -C link-arg=-Wl,-Bstatic,--start-group,-lmnl,-lc,--end-group)
+  local manifest=$1/Cargo.toml links=$1/target/links static=() helper=() nftnl
+  links_static && static=(-C target-feature=+crt-static)
+  links_static -lnftnl -lmnl && helper=("${static[@]}")
+  nftnl=$(gcc -print-file-name=libnftnl.a)
+  if [ -f "$nftnl" ]; then
+    mkdir -p "$links"
+    ln -sf "$nftnl" "$links/libnftnl.a"
+    export LIBNFTNL_LIB_DIR=$links
   fi
-  for program in landbox-helper landbox; do
-    cargo rustc --quiet --release --locked --manifest-path "$manifest" --package "$program" --bin "$program" -- "${static[@]}"
-  done
+  release landbox-helper "${helper[@]}"
+  release landbox "${static[@]}"
+}
+
+# release PROGRAM FLAG..: builds one program of `build_release`.
+release() {
+  cargo rustc --quiet --release --locked --manifest-path "$manifest" --package "$1" --bin "$1" -- "${@:2}"
+}
+
+# links_static FLAG..: whether a position-independent program can be linked without shared libraries.
+links_static() {
+  echo 'int main(void) { return 0; }' | gcc -static-pie -x c -o /dev/null - "$@" 2>/dev/null
 }

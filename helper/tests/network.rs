@@ -11,7 +11,12 @@ use landbox_shared::network::{
 };
 use landbox_shared::plan::Plan;
 use landbox_shared::policy::{Network, SeccompProfile};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use play::{Launch, Stage, users};
+use std::fs;
+use std::io::Read;
+use std::time::{Duration, Instant};
 
 fn policy() -> NetworkPolicy {
     NetworkPolicy {
@@ -96,5 +101,115 @@ fn what_is_refused_is_refused_at_once_and_counted() {
         refused.sort();
         assert_eq!(refused, ["10.0.2.2 22 1", "10.98.0.1 443 1", "10.99.0.1 80 1", "9.9.9.9 53 1"]);
         assert_eq!(egress.reached, Default::default());
+    }
+}
+
+/// A running session whose task says when it is up.
+fn running(uid: u32, text: &str) -> (Stage, Launch) {
+    let stage = Stage::new(uid);
+    let mut launch = stage.start();
+    launch.send(&stage, plan(&stage, policy()), &["sh", "-c", &format!("echo up; {text}")]);
+    let (event, _beside) = launch.next();
+    assert!(matches!(event, Event::Ready(_)), "{event:?}");
+    launch.release();
+    let mut up = [0; 3];
+    launch.child.stdout.as_mut().unwrap().read_exact(&mut up).unwrap();
+    (stage, launch)
+}
+
+/// The descendants of the monitor with this name.
+fn named(launch: &Launch, name: &str) -> Vec<i32> {
+    let monitor = i32::try_from(launch.child.id()).unwrap();
+    let is = |pid: &i32| {
+        let comm = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        comm.trim() == name
+    };
+    descendants(monitor).into_iter().filter(is).collect()
+}
+
+fn descendants(of: i32) -> Vec<i32> {
+    let path = format!("/proc/{of}/task/{of}/children");
+    let children = fs::read_to_string(path).unwrap_or_default();
+    children
+        .split_whitespace()
+        .filter_map(|pid| pid.parse().ok())
+        .flat_map(|pid| [vec![pid], descendants(pid)].concat())
+        .collect()
+}
+
+fn is_alive(pid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(" Z"))
+}
+
+fn wait_until_gone(pids: &[i32]) {
+    let since = Instant::now();
+    while pids.iter().any(|pid| is_alive(*pid)) {
+        assert!(since.elapsed() < Duration::from_secs(20), "{pids:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn the_end_of_the_link_ends_the_session() {
+    for uid in users() {
+        let (_stage, mut launch) = running(uid, "exec sleep 1000");
+        let link = named(&launch, "slirp4netns");
+        let all = descendants(launch.child.id().try_into().unwrap());
+        assert_eq!(link.len(), 1);
+        kill(Pid::from_raw(link[0]), Signal::SIGKILL).unwrap();
+        assert_eq!(end(&mut launch).1, Event::LinkLost);
+        launch.child.wait().unwrap();
+        wait_until_gone(&all);
+    }
+}
+
+#[test]
+fn the_death_of_the_monitor_or_the_controller_ends_the_link_and_the_task() {
+    for uid in users() {
+        for kills_monitor in [true, false] {
+            let (_stage, mut launch) = running(uid, "exec sleep 1000");
+            let all = descendants(launch.child.id().try_into().unwrap());
+            assert!(all.len() >= 3, "{all:?}");
+            if kills_monitor {
+                launch.child.kill().unwrap();
+            } else {
+                drop(launch.events);
+            }
+            launch.child.wait().unwrap();
+            wait_until_gone(&all);
+        }
+    }
+}
+
+#[test]
+fn the_link_ends_with_the_task() {
+    for uid in users() {
+        let (_stage, mut launch) = running(uid, "exit 3");
+        assert_eq!(end(&mut launch).1, Event::Exited(Status::Code(3)));
+        launch.child.wait().unwrap();
+        assert_eq!(named(&launch, "slirp4netns"), []);
+    }
+}
+
+#[test]
+fn the_link_holds_nothing_but_its_own_descriptors_and_no_environment() {
+    for uid in users() {
+        let (_stage, launch) = running(uid, "exec sleep 1000");
+        let link = named(&launch, "slirp4netns")[0];
+        assert_eq!(fs::read(format!("/proc/{link}/environ")).unwrap_or_default(), b"");
+        let limits = fs::read_to_string(format!("/proc/{link}/limits")).unwrap();
+        let files = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+        assert_eq!(files.split_whitespace().nth(3), Some("4096"), "{files}");
+    }
+}
+
+#[test]
+fn a_third_user_namespace_is_refused_by_the_kernel_and_the_filter() {
+    for uid in users() {
+        let (_stage, mut launch) =
+            running(uid, "unshare -U true; cat /proc/sys/user/max_user_namespaces");
+        let (output, _, _) = end(&mut launch);
+        assert!(output.contains("Operation not permitted"), "{output}");
     }
 }
