@@ -3,14 +3,16 @@
 use crate::caps;
 use crate::failure::{Context, Failure, Stage, refused};
 use crate::sys::landlock;
-use landbox_seccomp::{Profile, Program};
+use landbox_seccomp::{Arch, Error, Program};
 
 const STAGE: Stage = Stage::Confine;
 /// The first Landlock ABI with scopes.
 const SCOPES_SINCE: u32 = 6;
 
 /// Compiles one of the profiles of `landbox_seccomp` for this machine.
-pub(crate) fn filters(profile: Profile) -> Result<Vec<Program>, Failure> {
+pub(crate) fn filters(
+    profile: impl FnOnce(Arch) -> Result<Vec<Program>, Error>,
+) -> Result<Vec<Program>, Failure> {
     landbox_seccomp::for_host(profile).map_err(|e| refused(STAGE, e))
 }
 

@@ -66,8 +66,6 @@ struct Isolated {
     meant: Meant,
     session: OwnedFd,
     crew: Crew,
-    /// Whether N takes no other user namespace than T.
-    closed: bool,
 }
 
 fn isolate(
@@ -87,7 +85,9 @@ fn isolate(
     // Before there is a child whose end could be missed.
     let signals = Signals::catch().stage(STAGE, "catching signals")?;
 
-    let closed = matches!(meant.plan.network, Network::Policy(_)) && net::close_namespaces(worlds);
+    if matches!(meant.plan.network, Network::Policy(_)) {
+        net::close_namespaces(worlds);
+    }
     let [channel, theirs] = Channel::pair(["the task", "init"], STAGE)?;
     let flags = match worlds {
         Worlds::Two => CloneFlags::CLONE_NEWUSER,
@@ -114,7 +114,7 @@ fn isolate(
     monitor.send(STAGE, &Message::Isolated, &[])?;
     let Locked { folder: session, lock } = locked;
     let crew = Crew { _lock: lock, task: child.pid, channel, signals };
-    Ok(Isolated { meant, session, crew, closed })
+    Ok(Isolated { meant, session, crew })
 }
 
 /// The task's number in the host's `/proc`, as that itself says of the descriptor: ours is in another namespace.
@@ -139,7 +139,7 @@ impl Isolated {
             Network::None => up().map(|()| None)?,
             Network::Policy(policy) => {
                 up()?;
-                let guard = net::guard(policy, maps, self.closed)?;
+                let guard = net::guard(policy, maps)?;
                 let link = Message::Link(guard.sandboxed);
                 monitor.send(STAGE, &link, &[guard.socket.as_fd()])?;
                 Some(guard)
@@ -158,7 +158,7 @@ struct Guarded {
 impl Guarded {
     fn mount(self, monitor: &Channel) -> Result<Mounted, Failure> {
         const STAGE: Stage = Stage::Mount;
-        let Self { isolated: Isolated { meant, session, crew, closed: _ }, guard } = self;
+        let Self { isolated: Isolated { meant, session, crew }, guard } = self;
         // Before anything else: else mounts the host makes later would appear inside, writable.
         let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
         nix::mount::mount(None::<&str>, "/", None::<&str>, private, None::<&str>).at(

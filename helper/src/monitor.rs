@@ -9,14 +9,14 @@ use crate::net::{Link, Recorder};
 use crate::ns::{self, Isolated};
 use crate::sys::process::{self, Child};
 use crate::{caps, confine};
-use landbox_seccomp::Program;
+use landbox_seccomp::{Program, recorder};
 use landbox_shared::event::Event;
 use landbox_shared::evidence::Evidence;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
 use std::ops::ControlFlow::{self, Break, Continue};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 /// How often the mounts are looked at, in milliseconds. The kernel says at once that one has gone, but not that one has
 /// moved: where the host renames what a mount lies on, or a folder above, the mount goes along, and at the old place the
@@ -166,8 +166,12 @@ impl Monitor<'_> {
                 Ok(Continue(()))
             }
             Some((Message::Link(sandboxed), fds)) if preparing && self.link.is_none() => {
-                self.recorder = fds.into_iter().next().map(Recorder::new);
                 self.link = Some(Link::start(&self.init, sandboxed)?);
+                for socket in fds {
+                    let number = socket.as_raw_fd().cast_unsigned();
+                    self.filters = confine::filters(|arch| recorder(arch, number));
+                    self.recorder = Some(Recorder::new(socket));
+                }
                 Ok(Continue(()))
             }
             Some((Message::AwaitLink, _)) if preparing => {
@@ -187,11 +191,8 @@ impl Monitor<'_> {
 
     /// Where a layer failed because its daemon ended, the daemon's own words say more.
     fn explain(&self, failure: Failure) -> Failure {
-        let ended = |daemon: &&Daemon| {
-            let pidfd = daemon.running.child.pidfd.as_fd();
-            // Init notices when the daemon's files are closed, a little before it has ended.
-            poll(&mut [PollFd::new(pidfd, PollFlags::POLLIN)], 50u8) == Ok(1)
-        };
+        // Init notices when the daemon's files are closed, a little before it has ended.
+        let ended = |daemon: &&Daemon| daemon.running.child.ends_within(50);
         let last = self.daemons.last().filter(|_| failure.stage == Stage::Layer);
         last.filter(ended).map_or(failure, |daemon| daemon.ended(Stage::Layer))
     }

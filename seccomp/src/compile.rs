@@ -27,6 +27,35 @@ pub fn monitor(arch: Arch) -> Result<Vec<Program>, Error> {
     only(table::MONITOR, arch)
 }
 
+/// The monitor's own profile for `arch` where it reads what a packet filter counted, by the socket `netlink`.
+///
+/// Its user made the namespace that owns the packet filter, so the kernel would let it change the rules, too. Every change
+/// has to come in a batch: the packet begins and ends with a message of its own, and a message takes at least 20 bytes.
+/// So on that socket nothing is sent that is as long as three of them, and requests for lists are shorter. (The other
+/// parts of the kernel behind such a socket decide nothing about what passes.)
+pub fn recorder(arch: Arch, netlink: u32) -> Result<Vec<Program>, Error> {
+    let calls = [table::MONITOR, table::RECORDER].concat();
+    let sendto = table::RECORDER.iter().filter_map(|call| call.on(arch));
+    let sendmsg = table::KEEPERS.iter().filter(|call| call.call == "sendmsg");
+    let number = i64::from;
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
+    for call in sendmsg.filter_map(|call| call.on(arch)) {
+        rules.insert(number(call), vec![all_of(0, SeccompCmpOp::Eq, &[netlink])?]);
+    }
+    for call in sendto {
+        let other = all_of(0, SeccompCmpOp::Ne, &[netlink])?;
+        let long = SeccompCondition::new(2, SeccompCmpArgLen::Qword, SeccompCmpOp::Ge, BATCH);
+        let long = long.and_then(|long| SeccompRule::new(vec![long])).map_err(Error::Compile)?;
+        rules.insert(number(call), vec![other, long]);
+    }
+    // First, because the other one lets no further program be installed.
+    let short = program(rules, SeccompAction::Allow, SeccompAction::KillProcess, arch)?;
+    Ok([vec![short], only(&calls, arch)?].concat())
+}
+
+/// Bytes of the shortest packet that changes a packet filter.
+const BATCH: u64 = 3 * 20;
+
 /// Init's own profile for `arch`, for the time when the task runs.
 pub fn init(arch: Arch) -> Result<Vec<Program>, Error> {
     only(table::INIT, arch)

@@ -12,7 +12,7 @@ mod compile;
 mod install;
 pub mod table;
 
-pub use compile::{base, init, monitor, restricted};
+pub use compile::{base, init, monitor, recorder, restricted};
 pub use install::install;
 
 use std::{fmt, io};
@@ -40,11 +40,11 @@ impl Arch {
 /// One BPF program.
 pub type Program = Vec<libc::sock_filter>;
 
-/// One of the profiles: [`base`], [`restricted`], [`monitor`] or [`init`].
-pub type Profile = fn(Arch) -> Result<Vec<Program>, Error>;
-
-/// Compiles a profile for the architecture this program was built for.
-pub fn for_host(profile: Profile) -> Result<Vec<Program>, Error> {
+/// Compiles a profile ([`base`], [`restricted`], [`monitor`], [`recorder`] or [`init`]) for the architecture this program
+/// was built for.
+pub fn for_host(
+    profile: impl FnOnce(Arch) -> Result<Vec<Program>, Error>,
+) -> Result<Vec<Program>, Error> {
     profile(Arch::host().ok_or(Error::Arch)?)
 }
 

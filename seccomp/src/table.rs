@@ -205,7 +205,12 @@ pub const MONITOR: &[Needed] = &[
         "clock_gettime",
         "how long ago the network counters were read, where the kernel shares no clock",
     ),
+    needed(228, 113, "clock_gettime", "when the counts are due, where the kernel shares no clock"),
 ];
+
+/// What the monitor needs besides where it reads what the packet filter counted.
+pub const RECORDER: &[Needed] =
+    &[needed(44, 206, "sendto", "asking for the counts: short, and on that socket alone")];
 
 /// What init needs besides. It is the task's parent, with the ids of N.
 pub const INIT: &[Needed] = &[needed(62, 129, "kill", "passing a signal on to the task")];

@@ -3,8 +3,10 @@
 use crate::digest::Digest;
 use crate::id::LayerId;
 use crate::network::route::LinkRecord;
+use crate::network::ruleset::Ruleset;
 use crate::path::AbsPath;
 use crate::policy::{Backend, Network, SeccompProfile};
+use crate::wire::WireError;
 use serde::{Deserialize, Serialize};
 
 /// The read-back of one launch.
@@ -113,6 +115,25 @@ pub struct NetworkRecord {
     pub link: LinkRecord,
     /// Whether the kernel refuses the task a user namespace of its own, beside the filter that does.
     pub user_namespaces_closed: bool,
+}
+
+impl NetworkRecord {
+    /// The record of what was read back; `limit` is what N says of the number of user namespaces it takes.
+    pub fn new(
+        table: &Ruleset,
+        generation: u32,
+        link: LinkRecord,
+        limit: &str,
+    ) -> Result<Self, WireError> {
+        Ok(Self {
+            rules: table.digest()?,
+            elements: u32::try_from(table.elements()).unwrap_or(u32::MAX),
+            generation,
+            link,
+            // T is the one there is, where there is one.
+            user_namespaces_closed: matches!(limit.trim(), "0" | "1"),
+        })
+    }
 }
 
 /// Which ids a session's user namespace maps.

@@ -9,7 +9,7 @@ mod slirp;
 pub(crate) use recorder::Recorder;
 pub(crate) use slirp::{Link, probe};
 
-use crate::failure::{Failure, Stage, refused};
+use crate::failure::{Context, Failure, Stage, refused};
 use filter::Held;
 use landbox_shared::evidence::{NetworkRecord, OwnerMap};
 use landbox_shared::idmap::{IdMaps, Worlds};
@@ -20,6 +20,7 @@ use std::fs;
 use std::os::fd::OwnedFd;
 
 const STAGE: Stage = Stage::Network;
+const LIMIT: &str = "/proc/sys/user/max_user_namespaces";
 
 /// The rules stand; there is no link yet.
 pub(crate) struct Guard {
@@ -28,40 +29,30 @@ pub(crate) struct Guard {
     /// Whether the link can shut itself in: for that it must be uid 0 in N.
     pub(crate) sandboxed: bool,
     held: Held,
-    closed: bool,
 }
 
 /// Loads the rules of `policy` into the packet filter of this process's network namespace.
-pub(crate) fn guard(policy: &NetworkPolicy, maps: &IdMaps, closed: bool) -> Result<Guard, Failure> {
+pub(crate) fn guard(policy: &NetworkPolicy, maps: &IdMaps) -> Result<Guard, Failure> {
     let socket = netlink::open(SockProtocol::NetlinkNetFilter).map_err(filter::not_loaded)?;
     let held = filter::load(&socket, &compile(policy))?;
     let sandboxed = maps.worlds == Worlds::Two || maps.owner == OwnerMap::Full;
-    Ok(Guard { socket, sandboxed, held, closed })
+    Ok(Guard { socket, sandboxed, held })
 }
 
 impl Guard {
     /// Completes the session's end of the link, and says what the kernel says of it.
     pub(crate) fn connect(self) -> Result<NetworkRecord, Failure> {
-        let Self { socket: _socket, sandboxed, held: (table, generation), closed } = self;
-        Ok(NetworkRecord {
-            rules: table.digest().map_err(|e| refused(STAGE, e))?,
-            elements: u32::try_from(table.elements()).unwrap_or(u32::MAX),
-            generation,
-            link: link::connect(sandboxed)?,
-            user_namespaces_closed: closed,
-        })
+        let Self { socket: _socket, sandboxed, held: (table, generation) } = self;
+        let limit = fs::read_to_string(LIMIT).at(STAGE, LIMIT, "reading it")?;
+        let record = NetworkRecord::new(&table, generation, link::connect(sandboxed)?, &limit);
+        record.map_err(|e| refused(STAGE, e))
     }
 }
 
 /// Has the kernel refuse the task a user namespace of its own: in N there may be T and no other. Where `/proc/sys` can't
-/// be written the task's filter holds it alone; says which.
-pub(crate) fn close_namespaces(worlds: Worlds) -> bool {
-    const PATH: &str = "/proc/sys/user/max_user_namespaces";
-    let limit = match worlds {
-        Worlds::Two => "1\n",
-        Worlds::One => "0\n",
-    };
-    fs::write(PATH, limit).is_ok() && fs::read_to_string(PATH).is_ok_and(|found| found == limit)
+/// be written the task's filter holds it alone, and the evidence says so.
+pub(crate) fn close_namespaces(worlds: Worlds) {
+    let _ = fs::write(LIMIT, if worlds == Worlds::Two { "1" } else { "0" });
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use landbox_shared::netlink::{Answer, Message, answers};
 use nix::errno::Errno;
 use nix::sys::socket::{
-    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recvmsg, sendmsg, socket,
+    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recvmsg, send, sendmsg, socket,
 };
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -21,6 +21,10 @@ pub(super) trait Netlink {
 
 impl<T: AsFd> Netlink for T {
     fn send(&self, pages: &[Vec<u8>]) -> nix::Result<()> {
+        // The one form in which the monitor's filter lets it ask.
+        if let [page] = pages {
+            return send(self.as_fd().as_raw_fd(), page, MsgFlags::empty()).map(drop);
+        }
         let iov: Vec<IoSlice<'_>> = pages.iter().map(|page| IoSlice::new(page)).collect();
         let length: usize = pages.iter().map(Vec::len).sum();
         let fd = self.as_fd().as_raw_fd();

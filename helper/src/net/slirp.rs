@@ -11,7 +11,6 @@ use crate::ns;
 use crate::sys::process::Child;
 use landbox_shared::network::link::{PROGRAM, arguments, ended_early};
 use nix::fcntl::OFlag;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{AccessFlags, access, pipe2, read, setsid};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -88,13 +87,13 @@ impl Link {
 
     /// Whether it has ended.
     pub(crate) fn has_ended(&self) -> bool {
-        ends_within(&self.daemon.child, PollTimeout::ZERO)
+        self.daemon.child.ends_within(0)
     }
 
     /// What is said of a link that ended before the task began.
     pub(crate) fn ended(&self) -> Failure {
         // Its last words come with its end.
-        ends_within(&self.daemon.child, FAREWELL.into());
+        self.daemon.child.ends_within(FAREWELL);
         refused_at(STAGE, PROGRAM, ended_early(&self.daemon.said()))
     }
 
@@ -103,11 +102,7 @@ impl Link {
         let Self { daemon, ready: _ready, exit, since: _ } = self;
         drop(exit);
         // The last resort: to end so takes no time, but is no way to leave.
-        let end = if ends_within(&daemon.child, FAREWELL.into()) { ns::reap } else { ns::end };
+        let end = if daemon.child.ends_within(FAREWELL) { ns::reap } else { ns::end };
         end(&daemon.child);
     }
-}
-
-fn ends_within(child: &Child, limit: PollTimeout) -> bool {
-    poll(&mut [PollFd::new(child.pidfd.as_fd(), PollFlags::POLLIN)], limit) == Ok(1)
 }

@@ -2,10 +2,11 @@
 
 use landbox_shared::event::Status;
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, poll};
 use nix::sched::CloneFlags;
 use nix::sys::signal::{SigHandler, Signal};
 use nix::unistd::Pid;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::null_mut;
 
 /// A child that was made by [`clone`].
@@ -15,6 +16,13 @@ pub(crate) struct Child {
     pub(crate) pid: Pid,
     /// Becomes readable when it ends.
     pub(crate) pidfd: OwnedFd,
+}
+
+impl Child {
+    /// Whether it has ended, after at most so many milliseconds.
+    pub(crate) fn ends_within(&self, limit: u16) -> bool {
+        poll(&mut [PollFd::new(self.pidfd.as_fd(), PollFlags::POLLIN)], limit) == Ok(1)
+    }
 }
 
 /// Forks, with the child in the new `namespaces`. Gives `None` in the child.

@@ -1,8 +1,9 @@
 //! The base profile and those of our own processes, run by an interpreter.
 
 use super::*;
-use crate::Profile;
 use crate::table::{BASE, Number, TIOCLINUX, TIOCSTI, X32_BIT};
+
+type Profile = fn(Arch) -> Result<Vec<Program>, Error>;
 
 pub(super) const X86_64: u32 = 0xc000_003e;
 pub(super) const I386: u32 = 0x4000_0003;
@@ -30,6 +31,8 @@ pub(super) fn run(program: &[sock_filter], arch: u32, nr: u32, args: [u64; 6]) -
             }
             0x05 => at += i.k as usize,
             0x15 => at += jump(acc == i.k),
+            0x25 => at += jump(acc > i.k),
+            0x35 => at += jump(acc >= i.k),
             0x45 => at += jump(acc & i.k != 0),
             0x54 => acc &= i.k,
             0x06 => return i.k,
@@ -217,12 +220,36 @@ fn what_our_own_processes_need_has_the_numbers_of_the_c_library_and_a_reason() {
         ("pidfd_send_signal", libc::SYS_pidfd_send_signal),
         ("getrandom", libc::SYS_getrandom),
         ("clock_gettime", libc::SYS_clock_gettime),
+        ("sendto", libc::SYS_sendto),
         ("kill", libc::SYS_kill),
     ];
-    for needed in [table::KEEPERS, table::MONITOR, table::INIT].concat() {
+    for needed in [table::KEEPERS, table::MONITOR, table::RECORDER, table::INIT].concat() {
         let Some(number) = needed.on(here) else { continue };
         let (_, libcs) = known.iter().find(|(name, _)| *name == needed.call).unwrap();
         assert_eq!(i64::from(number), *libcs, "{}", needed.call);
         assert!(!needed.why.is_empty(), "{}", needed.call);
+    }
+}
+
+#[test]
+fn a_packet_that_could_change_the_packet_filter_ends_the_monitor() {
+    let killed = libc::SECCOMP_RET_KILL_PROCESS;
+    for (arch, audit) in BOTH {
+        let programs = recorder(arch, 7).unwrap();
+        let (sendto, sendmsg, recvmsg) = match arch {
+            Arch::X86_64 => (44, 46, 47),
+            Arch::Aarch64 => (206, 211, 212),
+        };
+        let passes = |nr, args: [u64; 3]| {
+            let args = [args[0], args[1], args[2], 0, 0, 0];
+            let action = |a: &u32| (a & 0xffff_0000).cast_signed();
+            let answers = programs.iter().map(|p| run(p, audit, nr, args));
+            answers.min_by_key(action).unwrap() != killed
+        };
+        assert!(passes(sendto, [7, 1 << 40, 48]) && passes(sendto, [7, 0, 59]));
+        assert!(!passes(sendto, [7, 0, 60]) && !passes(sendto, [7, 0, (1 << 32) | 20]));
+        assert!(!passes(sendto, [8, 0, 20]));
+        assert!(!passes(sendmsg, [7, 0, 0]) && !passes(sendmsg, [(5 << 32) | 7, 0, 0]));
+        assert!(passes(sendmsg, [8, 0, 0]) && passes(recvmsg, [7, 0, 0]));
     }
 }

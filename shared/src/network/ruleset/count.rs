@@ -200,6 +200,11 @@ mod tests {
     }
 
     #[test]
+    fn requests_are_shorter_than_what_the_monitors_filter_lets_through() {
+        assert!(READ.iter().all(|set| list_elements(set, 1).len() < 60));
+    }
+
+    #[test]
     fn rows_and_totals_are_read() {
         let mut egress = Egress::default();
         let mut add = |set: &str, elements: &[Vec<u8>]| {
