@@ -76,6 +76,8 @@ build_release() {
     mkdir -p "$links"
     ln -sf "$nftnl" "$links/libnftnl.a"
     export LIBNFTNL_LIB_DIR=$links
+    # Behind the static library that needs it.
+    helper+=(-C link-arg=-lmnl)
   fi
   release landbox-helper "${helper[@]}"
   release landbox "${static[@]}"
