@@ -65,19 +65,20 @@ cargo_is_new_enough() {
 }
 
 # build_release DIR: builds both programs of the checkout into DIR/target/release. As static as the libraries allow: every
-# session starts both, and finding and relocating shared ones is a good part of that. Debian has no static libmnl, so the
-# helper shares that and the C library (about 0.15 ms a start); libnftnl is linked in.
+# session starts both, and finding and relocating shared ones is a good part of that. Debian has no static libmnl, so there
+# the helper shares that and the C library (a third of a millisecond a start); libnftnl is linked in.
 build_release() {
   local manifest=$1/Cargo.toml links=$1/target/links static=() helper=() nftnl
   links_static && static=(-C target-feature=+crt-static)
-  links_static -lnftnl -lmnl && helper=("${static[@]}")
   nftnl=$(gcc -print-file-name=libnftnl.a)
-  if [ -f "$nftnl" ]; then
+  # libnftnl leans on libmnl, which a shared one names itself and an archive does not. Last, for linkers that go by order.
+  if links_static -lnftnl -lmnl; then
+    helper=("${static[@]}" -C link-arg=-Wl,-Bstatic,--start-group,-lmnl,-lc,--end-group)
+  elif [ -f "$nftnl" ]; then
     mkdir -p "$links"
     ln -sf "$nftnl" "$links/libnftnl.a"
     export LIBNFTNL_LIB_DIR=$links
-    # Behind the static library that needs it.
-    helper+=(-C link-arg=-lmnl)
+    helper=(-C link-arg=-lmnl)
   fi
   release landbox-helper "${helper[@]}"
   release landbox "${static[@]}"
