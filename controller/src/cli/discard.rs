@@ -54,8 +54,10 @@ pub(super) fn discard(call: &Invocation, args: DiscardArgs) -> Result<u8> {
     crate::land::discard::discard(&state, id)?;
     call.ui.status(format!("Discarded session {id}."));
     if call.ui.json {
-        let findings = Findings::default();
-        call.ui.document(&Document::new(&state.load(id)?, &findings))?;
+        let session = state.load(id)?;
+        let egress = super::policy::traffic(call, &session);
+        let findings = Findings { egress, ..Findings::default() };
+        call.ui.document(&Document::new(&session, &findings))?;
     }
     Ok(0)
 }
@@ -89,7 +91,8 @@ fn take_back(
         call.ui.warning(format!("{} stays as it is: {why}", visible_name(path.as_bytes())));
     }
     if call.ui.json {
-        let findings = Findings { running, ..Findings::default() };
+        let egress = super::policy::traffic(call, session);
+        let findings = Findings { running, egress, ..Findings::default() };
         call.ui.document(&Document::new(&state.load(id)?, &findings))?;
     }
     if restored.left.is_empty() || count > 0 { Ok(0) } else { Err(nothing_done(id)) }

@@ -5,7 +5,6 @@ use super::show::{phase_word, refresh_changes};
 use crate::error::Result;
 use crate::host;
 use crate::session::document::{Document, Findings};
-use crate::session::egress;
 use crate::session::store::{Session, StateDir, show};
 use crate::ui::text::visible;
 use clap::Args;
@@ -35,10 +34,7 @@ pub(super) fn ls(call: &Invocation, args: LsArgs) -> Result<u8> {
             session.state.changes = None;
         }
         let layer_bytes = if args.scan { super::show::layer_bytes(session) } else { Vec::new() };
-        let egress = egress::of(session).unwrap_or_else(|failure| {
-            call.ui.warning(failure.message);
-            None
-        });
+        let egress = super::policy::traffic(call, session);
         findings.push(Findings { running, layer_bytes, egress, ..Findings::default() });
     }
     let documents: Vec<Document<'_>> =

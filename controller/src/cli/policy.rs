@@ -5,7 +5,7 @@ use crate::config::network::{self, Normal};
 use crate::error::{Failure, Kind, Result};
 use crate::host;
 use crate::policy::suggest::{Suggestion, suggest};
-use crate::session::egress;
+use crate::session::egress::{self, Ledger};
 use crate::session::store::{Session, StateDir};
 use crate::session::traffic::{because, protocol_word, rule_words, summary};
 use crate::ui::text::visible;
@@ -311,6 +311,14 @@ fn document(session: &Session, old: &NetworkPolicy, found: &Suggestion) -> serde
 fn destination_words(to: &Destination) -> String {
     let port = Protocol::from_number(to.protocol).map(|_| format!(" {}", to.port));
     format!("{} {}{}", to.address, protocol_word(to.protocol), port.unwrap_or_default())
+}
+
+/// What is known of where a session's traffic went; what can't be read is a warning.
+pub(super) fn traffic(call: &Invocation, session: &Session) -> Option<Ledger> {
+    egress::of(session).unwrap_or_else(|failure| {
+        call.ui.warning(failure.message);
+        None
+    })
 }
 
 /// The line under a review about what a session was refused; nothing where that was nothing.

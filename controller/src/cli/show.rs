@@ -7,7 +7,7 @@ use crate::land;
 use crate::overlay::remove::disk_usage;
 use crate::plan;
 use crate::session::document::{self, Document, Findings};
-use crate::session::egress::{self, Ledger};
+use crate::session::egress::Ledger;
 use crate::session::model::Phase;
 use crate::session::store::{Session, StateDir, show as show_path};
 use crate::session::traffic;
@@ -40,10 +40,7 @@ pub(super) fn show(call: &Invocation, args: ShowArgs) -> Result<u8> {
         running,
         layer_bytes: layer_bytes(&session),
         reachable_sockets: reachable_sockets(&session, &facts),
-        egress: egress::of(&session).unwrap_or_else(|failure| {
-            call.ui.warning(failure.message);
-            None
-        }),
+        egress: super::policy::traffic(call, &session),
         undo: land::undo::summary(&state, &session.snapshot.id),
         receipts: land::receipt::of(&state, &session.snapshot.id),
     };

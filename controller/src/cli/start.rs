@@ -14,7 +14,7 @@ use crate::pty::{self, Made, Relayed, Stdio, Terminal};
 use crate::seal::Key;
 use crate::session;
 use crate::session::document::{Document, Findings};
-use crate::session::egress::{self, Recorder};
+use crate::session::egress::Recorder;
 use crate::session::model::{Boundary, ChangeCounts, Launch, Phase};
 use crate::session::store::{Session, StateDir, show};
 use landbox_shared::digest::Digest;
@@ -178,10 +178,7 @@ impl<'a> Starter<'a> {
             running: false,
             layer_bytes: super::show::layer_bytes(session),
             reachable_sockets: sockets,
-            egress: egress::of(session).unwrap_or_else(|failure| {
-                self.warn(&failure.message);
-                None
-            }),
+            egress: super::policy::traffic(self.call, session),
             undo: crate::land::undo::summary(&self.state, &session.snapshot.id),
             receipts: crate::land::receipt::of(&self.state, &session.snapshot.id),
         };

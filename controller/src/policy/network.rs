@@ -55,6 +55,11 @@ pub(super) fn resolve(
     flags: &Flags,
     warnings: &mut Vec<String>,
 ) -> (Network, SeccompProfile) {
+    if let (Some(NetworkChoice::Host), NetworkChoice::Policy(_, origin)) =
+        (&flags.network, &config.network)
+    {
+        warnings.push(format!("{origin}: this network policy does not count: --network on"));
+    }
     match choice(config, flags) {
         NetworkChoice::Host => (Network::Host, SeccompProfile::Base),
         NetworkChoice::None => (Network::None, SeccompProfile::Base),

@@ -446,6 +446,8 @@ fn a_network_policy_brings_its_filter_and_the_flag_decides_over_the_bot() {
     let warned = m.run(&bot, &Flags::default()).unwrap().warnings;
     assert!(warned.iter().any(|w| w.starts_with("--network: dnsServers[0]")), "{warned:?}");
     assert_eq!(decided(&bot, &flags(NetworkChoice::None)), (Network::None, base));
+    let open = m.run(&bot, &flags(NetworkChoice::Host)).unwrap();
+    assert!(open.warnings.iter().any(|w| w.contains("does not count")), "{:?}", open.warnings);
 }
 
 #[test]
