@@ -185,6 +185,34 @@ worlds! {
     }
 
     [user_kernel]
+    fn edits_made_meanwhile_are_merged_into_the_files_and_not_into_the_commit(world) {
+        let place = repository(world, &[]);
+        let lines = |first: &str, last: &str| format!("{first}\n2\n3\n4\n5\n6\n7\n{last}\n");
+        place.write(place.project.join("f"), lines("1", "8"));
+        git(&place, &["add", "f"]);
+        git(&place, &["commit", "-qm", "f"]);
+        place.session(["--name", "s"], ["sed", "-i", "s/^8/eight/", "f"]).output().ok();
+        place.landbox(["diff"]).output().ok();
+        place.write(place.project.join("f"), lines("one", "8"));
+        place.landbox(["land", "--commit", "--yes"]).output().ok();
+        assert_eq!(fs::read_to_string(place.project.join("f")).unwrap(), lines("one", "eight"));
+        assert_eq!(git(&place, &["show", "HEAD:f"]), lines("1", "eight"));
+        assert_eq!(git(&place, &["status", "--short"]), " M f\n");
+        // Where both touched the same line, there is no such commit.
+        git(&place, &["commit", "-qam", "mine"]);
+        place.landbox(["resume", "s", "--", "sed", "-i", "s/^eight/acht/", "f"]).output().ok();
+        place.landbox(["diff"]).output().ok();
+        place.write(place.project.join("f"), lines("one", "huit"));
+        let before = picture(&place);
+        for args in [&["land", "--commit", "--yes"][..], &["land", "--commit", "--yes", "--resolve-all", "theirs"]] {
+            place.landbox(args).output().expect(3);
+            assert_eq!(picture(&place), before);
+        }
+        place.landbox(["land", "--to-branch", "b"]).output().ok();
+        assert_eq!(git(&place, &["show", "b:f"]), lines("one", "acht"));
+    }
+
+    [user_kernel]
     fn a_branch_starts_from_what_the_session_saw(world) {
         let place = repository(world, &[]);
         work(&place);

@@ -24,6 +24,9 @@ pub(super) struct ElsewhereArgs {
     /// Apply, and commit what landed on the branch that is checked out
     #[arg(long, conflicts_with = "elsewhere")]
     pub commit: bool,
+    /// With --to-branch or --commit: keep the commits that the session made, and add one of what it had not committed
+    #[arg(long, conflicts_with_all = ["patch", "mbox", "interactive", "paths", "exclude", "only_group"])]
+    keep_commits: bool,
     /// Message of the commit, of the branch or of the mail
     #[arg(short, long, value_name = "TEXT", conflicts_with = "patch")]
     message: Option<String>,
@@ -36,6 +39,10 @@ impl ElsewhereArgs {
         {
             return Err(Failure::new(Kind::Usage, "there is nothing to give a message to")
                 .hint("-m goes with --commit, --to-branch or --mbox"));
+        }
+        if self.keep_commits && !self.commit && self.to_branch.is_none() {
+            return Err(Failure::new(Kind::Usage, "there is nothing to keep commits in")
+                .hint("--keep-commits goes with --commit or --to-branch"));
         }
         Ok(())
     }
@@ -65,7 +72,7 @@ impl ElsewhereArgs {
                 call.ui.status(format!("It is for git am --directory={folder}."));
             }
         } else if let Some(name) = &self.to_branch {
-            let branch = git::to_branch(session, review, name, message)?;
+            let branch = git::to_branch(session, review, name, &self.wanted())?;
             self.tell(call, name, &branch);
         } else {
             return Ok(false);
@@ -87,18 +94,34 @@ impl ElsewhereArgs {
         if branch.past {
             call.ui.status("It starts from the commit that the session saw, not from HEAD.");
         }
+        list(call, &branch.kept);
         unsaid(call, branch.unsaid);
+    }
+
+    fn wanted(&self) -> git::Wanted<'_> {
+        git::Wanted { message: self.message.as_deref(), keep: self.keep_commits }
     }
 
     /// Makes the commit of what is to land, where one was asked for.
     pub(super) fn prepare(
         &self,
+        call: &Invocation,
         session: &Session,
         review: &Review,
     ) -> Result<Option<git::Prepared>> {
-        let message = self.message.as_deref();
-        let prepare = || git::Prepared::of(session, review, message);
-        self.commit.then(prepare).transpose()
+        if self.commit && !review.resolution().is_clear() {
+            let text = "you and the session changed the same things, so there is no commit of the session's changes alone";
+            return Err(Failure::new(Kind::Conflict, text)
+                .hint("land it with --apply, which asks about each, and commit it with git")
+                .hint("landbox land --to-branch NAME makes a branch that git can merge"));
+        }
+        let wanted = self.wanted();
+        let prepared = self.commit.then(|| git::Prepared::of(session, review, &wanted));
+        let prepared = prepared.transpose()?;
+        if let Some(prepared) = &prepared {
+            list(call, &prepared.kept);
+        }
+        Ok(prepared)
     }
 }
 
@@ -113,6 +136,19 @@ pub(super) fn commit(call: &Invocation, prepared: git::Prepared) -> Result<()> {
     });
     unsaid(call, left);
     Ok(())
+}
+
+/// The session's own commits, by the first line of what they say.
+fn list(call: &Invocation, kept: &[String]) {
+    if kept.is_empty() {
+        return;
+    }
+    let commits = if kept.len() == 1 { "1 commit" } else { &format!("{} commits", kept.len()) };
+    call.ui.status(format!("With {commits} that the session made:"));
+    for subject in kept {
+        let subject = crate::ui::text::visible(subject.as_bytes());
+        call.ui.status(format!("  | {}", crate::ui::text::cut(&subject, 100).0));
+    }
 }
 
 fn unsaid(call: &Invocation, count: usize) {

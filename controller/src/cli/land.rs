@@ -141,7 +141,7 @@ pub(super) fn land(call: &Invocation, args: LandArgs) -> Result<u8> {
         call.ui.warning(note);
     }
     let open_risks = consent::open(&card, &accepted);
-    let committing = args.elsewhere.prepare(&session, &review)?;
+    let committing = args.elsewhere.prepare(call, &session, &review)?;
     let refused = review.resolution().check();
     let decided = !can_ask || conflict::ask(call, &review, &mut selection.choices);
     // The scan's lock on the base goes with it; the landing scans for itself.

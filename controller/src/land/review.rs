@@ -115,7 +115,8 @@ impl Review {
 
     /// What of the selection a commit can hold.
     pub(super) fn source(&self) -> Source<'_> {
-        Source { sayable: Sayable::of(self.selected(), &self.obstructed()), bodies: &self.view }
+        let sayable = Sayable::of(self.selected(), &self.obstructed());
+        Source { sayable, bodies: &self.view, masks: &self.view.masks }
     }
 
     /// Whether anything of the selection can land.

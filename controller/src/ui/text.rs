@@ -8,7 +8,7 @@ use unicode_width::UnicodeWidthChar;
 const MARKS: usize = 3;
 
 /// Whether a character changes the terminal or the direction of text, or looks like nothing or like a plain space.
-fn is_hidden(c: char) -> bool {
+pub fn is_hidden(c: char) -> bool {
     c.is_control()
         || (c.is_whitespace() && c != ' ')
         || matches!(c,

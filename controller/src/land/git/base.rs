@@ -82,6 +82,22 @@ impl Ground {
         }
     }
 
+    /// The first of these commits that is that.
+    pub(super) fn among(
+        repo: &Repo,
+        source: &Source<'_>,
+        commits: impl Iterator<Item = String>,
+    ) -> Result<Self> {
+        let mut wrong = Vec::new();
+        for commit in commits {
+            match Self::at(repo, source, Some(commit))? {
+                Ok(ground) => return Ok(ground),
+                Err(paths) => wrong = paths,
+            }
+        }
+        Err(differs(&wrong))
+    }
+
     /// HEAD, or the newest of the commits before it that is.
     pub(super) fn newest(repo: &Repo, source: &Source<'_>) -> Result<Self> {
         let head = repo.head()?;

@@ -1,10 +1,9 @@
 //! `--to-branch`: a commit on a new branch. Work tree, index and HEAD stay as they are.
 
 use super::base::Ground;
-use super::message::Message;
+use super::history::{History, Wanted};
 use super::repo::{Repo, move_refs};
 use super::run::{Git, outcome};
-use super::stream::{Onto, make};
 use super::workshop::Workshop;
 use crate::error::{Failure, Kind, Result};
 use crate::land::review::Review;
@@ -22,6 +21,8 @@ pub struct Branch {
     pub unsaid: usize,
     /// Whether it starts from a commit before HEAD.
     pub past: bool,
+    /// First line of the message of each commit of the session's that it holds, the oldest first.
+    pub kept: Vec<String>,
 }
 
 /// Makes a branch of that name with the review's changes.
@@ -29,7 +30,7 @@ pub fn to_branch(
     session: &Session,
     review: &Review,
     name: &str,
-    message: Option<&str>,
+    wanted: &Wanted<'_>,
 ) -> Result<Branch> {
     let target = review.target();
     let repo = Repo::find(Git::find(target.as_path())?, target)?;
@@ -38,16 +39,15 @@ pub fn to_branch(
     if source.sayable.changes.is_empty() {
         return Err(nothing());
     }
-    let ground = Ground::newest(&repo, &source)?;
-    let message = Message::of(&repo.git, &repo.top, session, message)?;
     let workshop = Workshop::open(&repo, &session.dir)?;
-    let onto = Onto { parent: ground.commit.as_deref(), tree: None };
-    let (commit, _) = make(&repo, &workshop, &source, &ground, &onto, &message)?;
+    let ground = || Ground::newest(&repo, &source);
+    let history = History::make((session, &repo, &workshop), target, &source, wanted, ground)?;
+    let History { tip: commit, ground, starts, kept, .. } = history;
     let changes = source.sayable.changes.len();
-    workshop.hand_over(&commit, ground.commit.as_deref(), changes)?;
+    workshop.hand_over(&commit, &starts, changes + kept.len())?;
     move_refs(&repo, &format!("create {branch} {commit}\n"), "landbox: new branch")?;
     let past = ground.commit != repo.head()?;
-    Ok(Branch { commit, changes, unsaid: source.sayable.unsaid, past })
+    Ok(Branch { commit, changes, unsaid: source.sayable.unsaid, past, kept })
 }
 
 /// The full name of a branch that may be made.

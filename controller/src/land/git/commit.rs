@@ -5,10 +5,10 @@
 
 use super::base::Ground;
 use super::branch::nothing;
-use super::message::Message;
+use super::history::{History, Wanted};
 use super::repo::{Entry, Repo, move_refs};
 use super::run::{Git, given, output, word};
-use super::stream::{Onto, Written, make};
+use super::stream::Written;
 use super::workshop::Workshop;
 use crate::error::{Failure, Kind, Result};
 use crate::land::review::Review;
@@ -35,8 +35,11 @@ pub struct Prepared {
     parent: Option<String>,
     branch: Option<String>,
     written: Vec<Written>,
+    starts: Vec<String>,
     /// Number of changes that land but that git can't hold.
     pub unsaid: usize,
+    /// First line of the message of each commit of the session's that comes with it, the oldest first.
+    pub kept: Vec<String>,
 }
 
 /// A landing that was committed.
@@ -50,7 +53,7 @@ pub struct Committed {
 
 impl Prepared {
     /// Makes the commit of the review's changes. Nothing points to it yet.
-    pub fn of(session: &Session, review: &Review, message: Option<&str>) -> Result<Self> {
+    pub fn of(session: &Session, review: &Review, wanted: &Wanted<'_>) -> Result<Self> {
         let target = review.target();
         let repo = Repo::find(Git::find(target.as_path())?, target)?;
         refuse_under_way(&repo)?;
@@ -59,19 +62,25 @@ impl Prepared {
         if source.sayable.changes.is_empty() {
             return Err(nothing());
         }
-        let ground = Ground::head(&repo, &source)?;
-        let message = Message::of(&repo.git, &repo.top, session, message)?;
         let workshop = Workshop::open(&repo, &session.dir)?;
-        let onto = Onto { parent: ground.commit.as_deref(), tree: None };
-        let (commit, written) = make(&repo, &workshop, &source, &ground, &onto, &message)?;
+        let ground = || Ground::head(&repo, &source);
+        let history = History::make((session, &repo, &workshop), target, &source, wanted, ground)?;
+        let History { tip: commit, ground, written, starts, kept } = history;
+        if ground.commit != repo.head()? {
+            let text = "the session's commits start from another commit than HEAD";
+            return Err(Failure::new(Kind::Conflict, text)
+                .hint("--to-branch NAME --keep-commits makes a branch of them"));
+        }
         refuse_staged(&repo, &written, &ground)?;
         let unsaid = source.sayable.unsaid;
-        Ok(Self { repo, workshop, commit, parent: ground.commit, branch, written, unsaid })
+        let parent = ground.commit;
+        Ok(Self { repo, workshop, commit, parent, branch, written, starts, unsaid, kept })
     }
 
     /// Writes the commit to the owner's repository, for a landing that is about to happen. Still nothing points to it.
     pub fn store(&self) -> Result<()> {
-        self.workshop.hand_over(&self.commit, self.parent.as_deref(), self.written.len())
+        let objects = self.written.len() + self.kept.len();
+        self.workshop.hand_over(&self.commit, &self.starts, objects)
     }
 
     /// Moves the branch, once what is in the commit has landed.

@@ -14,6 +14,8 @@
 mod base;
 mod branch;
 mod commit;
+mod history;
+mod keep;
 mod mail;
 mod message;
 mod repo;
@@ -23,6 +25,7 @@ mod workshop;
 
 pub use branch::{Branch, to_branch};
 pub use commit::{Committed, Prepared};
+pub use history::Wanted;
 pub use mail::write_mail;
 pub use message::Message;
 
@@ -71,4 +74,6 @@ fn is_plain_folder(change: &Change) -> bool {
 pub(super) struct Source<'a> {
     pub sayable: Sayable<'a>,
     pub bodies: &'a dyn Bodies,
+    /// Paths that were hidden from the session.
+    pub masks: &'a [RelPath],
 }

@@ -34,7 +34,17 @@ impl Format {
 
     /// The name of a blob of `size` bytes.
     pub(super) fn blob(self, size: u64, bytes: &mut dyn Read) -> std::io::Result<String> {
-        let head = format!("blob {size}\0");
+        self.object("blob", size, bytes)
+    }
+
+    /// The name of an object.
+    pub(super) fn object(
+        self,
+        kind: &str,
+        size: u64,
+        bytes: &mut dyn Read,
+    ) -> std::io::Result<String> {
+        let head = format!("{kind} {size}\0");
         match self {
             Self::Sha1 => hash(sha1::Sha1::new(), &head, bytes),
             Self::Sha256 => hash(sha2::Sha256::new(), &head, bytes),

@@ -1,7 +1,7 @@
 //! A private repository in the session's folder, in which commits are made before the owner's repository hears of them.
 
 use super::repo::Repo;
-use super::run::{self, line, output, word};
+use super::run::{self, given, line, output, word};
 use crate::error::{Context, Failure, Kind, Result};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -55,12 +55,19 @@ impl Workshop {
         word(&line(&mut command, "can't find what was made")?)
     }
 
+    /// Writes an object of ours and gives its name.
+    pub(super) fn write(&self, kind: &str, bytes: &[u8]) -> Result<String> {
+        let mut command = self.command();
+        command.args(["hash-object", "-w", "--stdin", "-t", kind]);
+        word(&given(&mut command, "can't write a commit", bytes)?)
+    }
+
     /// Moves what `commit` needs beyond `from` to the owner's repository, checked object by object. `changes` is about how
     /// many that are.
-    pub(super) fn hand_over(&self, commit: &str, from: Option<&str>, changes: usize) -> Result<()> {
+    pub(super) fn hand_over(&self, commit: &str, from: &[String], changes: usize) -> Result<()> {
         let what = "can't write to the repository";
         let mut revs = format!("{commit}\n");
-        if let Some(from) = from {
+        for from in from {
             revs.push_str(&format!("^{from}\n"));
         }
         let mut pack = self.command();

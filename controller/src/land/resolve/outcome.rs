@@ -25,6 +25,11 @@ pub struct Resolution {
 }
 
 impl Resolution {
+    /// Whether nothing clashed, decided or not: then what lands is what the session made of what it saw.
+    pub fn is_clear(&self) -> bool {
+        self.items.iter().all(|item| item.clash.is_none())
+    }
+
     /// What nobody has decided yet.
     pub fn open(&self) -> impl Iterator<Item = (&Resolved, &Clash)> {
         self.items.iter().filter_map(|item| match &item.decision {

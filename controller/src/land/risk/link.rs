@@ -4,7 +4,7 @@ use super::{Risk, RiskKind};
 use landbox_shared::path::{AbsPath, RelPath};
 
 /// Judges where a link at `path` in `project` leads, by its words alone: what it leads to may change at any time.
-pub(super) fn judge(path: &RelPath, to: &[u8], project: &AbsPath) -> Option<Risk> {
+pub(in crate::land) fn judge(path: &RelPath, to: &[u8], project: &AbsPath) -> Option<Risk> {
     let parts: Vec<&[u8]> =
         to.split(|b| *b == b'/').filter(|p| !p.is_empty() && *p != b".").collect();
     let outside = |why: &str| Some(Risk::new(RiskKind::OutsideLink, why));

@@ -5,7 +5,7 @@
 
 pub mod consent;
 mod content;
-mod link;
+pub(super) mod link;
 mod manifest;
 mod names;
 #[cfg(test)]

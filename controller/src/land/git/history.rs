@@ -1,0 +1,76 @@
+//! The commits of a landing: one of ours, or the session's own and one of what it had not committed.
+
+use super::Source;
+use super::base::Ground;
+use super::keep::{Bounds, keep};
+use super::message::Message;
+use super::repo::Repo;
+use super::stream::{Onto, Written, make};
+use super::workshop::Workshop;
+use crate::error::{Failure, Kind, Result};
+use crate::session::store::Session;
+use landbox_shared::path::AbsPath;
+
+/// What was asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wanted<'a> {
+    /// The message of our own commit.
+    pub message: Option<&'a str>,
+    /// Whether to keep the session's commits.
+    pub keep: bool,
+}
+
+/// Commits that were made in the workshop.
+#[derive(Debug)]
+pub(super) struct History {
+    /// The last of them.
+    pub tip: String,
+    /// What they lie on.
+    pub ground: Ground,
+    /// Every path that differs from there.
+    pub written: Vec<Written>,
+    /// The owner's commits that they start from.
+    pub starts: Vec<String>,
+    /// First line of each of the session's messages.
+    pub kept: Vec<String>,
+}
+
+impl History {
+    /// Makes them. `ground` gives the commit they are to lie on, where the session made none of its own.
+    pub(super) fn make(
+        (session, repo, workshop): (&Session, &Repo, &Workshop),
+        project: &AbsPath,
+        source: &Source<'_>,
+        wanted: &Wanted<'_>,
+        ground: impl FnOnce() -> Result<Ground>,
+    ) -> Result<Self> {
+        let message = Message::of(&repo.git, &repo.top, session, wanted.message)?;
+        let bounds = Bounds { repo, project, masks: source.masks };
+        let kept = match wanted.keep {
+            true => keep(session, &bounds, workshop, &message.committer)?,
+            false => None,
+        };
+        let Some(kept) = kept else {
+            if wanted.keep {
+                let text = "the session made no commits that you do not have";
+                return Err(Failure::new(Kind::Nothing, text).hint("leave out --keep-commits"));
+            }
+            let ground = ground()?;
+            let onto = Onto { parent: ground.commit.as_deref(), tree: None };
+            let (tip, written) = make(repo, workshop, source, &ground, &onto, &message)?;
+            let starts = ground.commit.iter().cloned().collect();
+            return Ok(Self { tip, ground, written, starts, kept: Vec::new() });
+        };
+        // The files are what the card says, whatever the commits say: the last commit makes the difference.
+        let ground = Ground::among(repo, source, kept.starts.iter().cloned())?;
+        let base = ground.commit.as_deref().unwrap_or_default();
+        let tree = workshop.object(&format!("{base}^{{tree}}"))?;
+        let onto = Onto { parent: Some(&kept.tip), tree: Some(&tree) };
+        let (last, written) = make(repo, workshop, source, &ground, &onto, &message)?;
+        let same = workshop.object(&format!("{last}^{{tree}}"))?
+            == workshop.object(&format!("{}^{{tree}}", kept.tip))?;
+        let tip = if same { kept.tip } else { last };
+        let starts = kept.starts.into_iter().collect();
+        Ok(Self { tip, ground, written, starts, kept: kept.subjects })
+    }
+}

@@ -1,0 +1,73 @@
+//! Asking git about objects, one after the other, without a process for each.
+
+use super::object::Kind;
+use crate::error::{Context, Failure, Kind as FailureKind, Result};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+/// Largest object that is read.
+const OBJECT: u64 = 128 << 20;
+
+/// A `git cat-file` that answers. It ends with this.
+pub(super) struct Batch {
+    child: Child,
+    to: ChildStdin,
+    from: BufReader<ChildStdout>,
+}
+
+fn what() -> String {
+    "can't ask git about objects".to_owned()
+}
+
+impl Batch {
+    /// Starts one: `--batch` gives content, `--batch-check` does not.
+    pub(super) fn start(mut command: Command, mode: &str) -> Result<Self> {
+        command.args(["cat-file", mode]).stdin(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().context(what)?;
+        match (child.stdin.take(), child.stdout.take()) {
+            (Some(to), Some(from)) => Ok(Self { child, to, from: BufReader::new(from) }),
+            _ => Err(Failure::new(FailureKind::Failed, what())),
+        }
+    }
+
+    /// Kind and size of an object; `None` where there is none.
+    pub(super) fn check(&mut self, id: &str) -> Result<Option<(Kind, u64)>> {
+        self.to
+            .write_all(format!("{id}\n").as_bytes())
+            .and_then(|()| self.to.flush())
+            .context(what)?;
+        let mut line = String::new();
+        if self.from.read_line(&mut line).context(what)? == 0 {
+            return Err(Failure::new(FailureKind::Failed, what()));
+        }
+        let mut words = line.trim_end().split(' ').skip(1);
+        let kind = match words.next() {
+            Some("commit") => Kind::Commit,
+            Some("tree") => Kind::Tree,
+            Some("blob") => Kind::Blob,
+            Some("missing") => return Ok(None),
+            Some(_) | None => return Err(Failure::new(FailureKind::Failed, what())),
+        };
+        let size = words.next().and_then(|size| size.parse().ok());
+        size.map(|size| Some((kind, size))).ok_or_else(|| Failure::new(FailureKind::Failed, what()))
+    }
+
+    /// An object's content, where content is given.
+    pub(super) fn content(&mut self, id: &str) -> Result<Option<(Kind, Vec<u8>)>> {
+        let Some((kind, size)) = self.check(id)? else { return Ok(None) };
+        if size > OBJECT {
+            return Err(super::layer::refused(&format!("its object {id} is too large")));
+        }
+        let mut bytes = Vec::new();
+        (&mut self.from).take(size).read_to_end(&mut bytes).context(what)?;
+        self.from.read_exact(&mut [0]).context(what)?;
+        Ok(Some((kind, bytes)))
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,141 @@
+//! What a commit of the session's may change: files and links of the project that the session could see, and nothing else.
+
+use super::batch::Batch;
+use super::layer::refused;
+use super::object::{Kind, TreeEntry, owned_tree};
+use crate::error::Result;
+use crate::land::git::repo::Repo;
+use crate::land::git::workshop::Workshop;
+use crate::land::patch::git_accepts;
+use crate::land::risk::link;
+use crate::ui::text::visible_name;
+use landbox_shared::path::{AbsPath, RelPath};
+use std::collections::BTreeMap;
+
+/// Most changed paths of one commit. A tree of few objects can stand for more paths than anybody can hold.
+const PATHS: usize = 100_000;
+
+/// What commits are held to.
+pub(in crate::land::git) struct Bounds<'a> {
+    pub repo: &'a Repo,
+    pub project: &'a AbsPath,
+    /// Paths that were hidden from the session.
+    pub masks: &'a [RelPath],
+}
+
+/// Judges commits, one after the other.
+pub(super) struct Judge<'a> {
+    bounds: &'a Bounds<'a>,
+    objects: Batch,
+}
+
+/// A folder on the way: its name in the repository, and its trees before and after.
+type Pair = (Vec<u8>, Option<String>, Option<String>);
+
+impl<'a> Judge<'a> {
+    /// One whose objects are those of the workshop.
+    pub(super) fn new(bounds: &'a Bounds<'a>, workshop: &Workshop) -> Result<Self> {
+        Ok(Self { bounds, objects: Batch::start(workshop.command(), "--batch")? })
+    }
+
+    /// The tree of a commit.
+    pub(super) fn tree_of(&mut self, commit: &str) -> Result<String> {
+        let content = self.objects.content(commit)?;
+        let content = content.filter(|(kind, _)| *kind == Kind::Commit).map(|(_, bytes)| bytes);
+        let line = content.as_deref().and_then(|bytes| bytes.strip_prefix(b"tree "));
+        let id = line.and_then(|line| line.split(|b| *b == b'\n').next());
+        id.map(|id| String::from_utf8_lossy(id).into_owned())
+            .ok_or_else(|| refused(&format!("{commit} is no commit")))
+    }
+
+    /// Judges everything that differs between two trees.
+    pub(super) fn compare(&mut self, old: &str, new: &str) -> Result<()> {
+        let mut todo: Vec<Pair> = vec![(Vec::new(), Some(old.to_owned()), Some(new.to_owned()))];
+        let mut count = 0;
+        while let Some((folder, old, new)) = todo.pop() {
+            if old == new {
+                continue;
+            }
+            let mut names: BTreeMap<Vec<u8>, (Option<TreeEntry>, Option<TreeEntry>)> =
+                BTreeMap::new();
+            for entry in self.entries(old.as_deref())? {
+                let slot = names.entry(entry.name.clone()).or_default();
+                slot.0 = Some(entry);
+            }
+            for entry in self.entries(new.as_deref())? {
+                let slot = names.entry(entry.name.clone()).or_default();
+                slot.1 = Some(entry);
+            }
+            for (name, (old, new)) in names {
+                if old == new {
+                    continue;
+                }
+                count += 1;
+                if count > PATHS {
+                    return Err(refused("one of them changes more paths than can be looked at"));
+                }
+                let path = [folder.as_slice(), &name].concat();
+                let tree = |entry: &Option<TreeEntry>| {
+                    let entry = entry.as_ref().filter(|entry| entry.kind == Some(Kind::Tree));
+                    entry.map(|entry| entry.id.clone())
+                };
+                let (below_old, below_new) = (tree(&old), tree(&new));
+                let rest = |entry: Option<TreeEntry>| entry.filter(|e| e.kind != Some(Kind::Tree));
+                let (old, new) = (rest(old), rest(new));
+                if old.is_some() || new.is_some() {
+                    self.path(&path, old.as_ref(), new.as_ref())?;
+                }
+                if below_old.is_some() || below_new.is_some() {
+                    todo.push(([path.as_slice(), b"/"].concat(), below_old, below_new));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn entries(&mut self, tree: Option<&str>) -> Result<Vec<TreeEntry>> {
+        let Some(id) = tree else { return Ok(Vec::new()) };
+        let broken = |why: &str| refused(&format!("the tree {id} is none: {why}"));
+        match self.objects.content(id)? {
+            // The session's own were held to git's rules when they were found.
+            Some((Kind::Tree, bytes)) => {
+                owned_tree(&bytes, self.bounds.repo.format).map_err(broken)
+            }
+            Some(_) => Err(broken("it is something else")),
+            None => Err(refused(&format!("its object {id} is missing"))),
+        }
+    }
+
+    fn path(
+        &mut self,
+        name: &[u8],
+        old: Option<&TreeEntry>,
+        new: Option<&TreeEntry>,
+    ) -> Result<()> {
+        let shown = visible_name(name);
+        let bounds = self.bounds;
+        if [old, new].into_iter().flatten().any(|entry| entry.kind.is_none()) {
+            return Err(refused(&format!("they change {shown}, which is a repository of its own")));
+        }
+        let inside = name.strip_prefix(bounds.repo.prefix.as_slice());
+        let Some(inside) = inside.and_then(|inside| RelPath::new(inside).ok()) else {
+            return Err(refused(&format!("they change {shown}, which lies outside the project")));
+        };
+        if bounds.masks.iter().any(|mask| inside.is_within(mask) || mask.is_within(&inside)) {
+            return Err(refused(&format!(
+                "they change {shown}, which was hidden from the session"
+            )));
+        }
+        let Some(new) = new else { return Ok(()) };
+        if !git_accepts(name, new.link) {
+            return Err(refused(&format!("git refuses a name like {shown}")));
+        }
+        if new.link {
+            let target = self.objects.content(&new.id)?.map(|(_, bytes)| bytes).unwrap_or_default();
+            if target.contains(&0) || link::judge(&inside, &target, bounds.project).is_some() {
+                return Err(refused(&format!("the link {shown} may lead out of the project")));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,211 @@
+//! `--keep-commits`: what of a session's own commits comes along, and what never does.
+#![allow(clippy::unwrap_used)] // tests
+
+use landbox_tests::{Place, World, worlds};
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+#[track_caller]
+fn git_in(place: &Place, dir: &Path, args: &[&str]) -> String {
+    let (uid, gid) = place.world.ids();
+    let mut git = Command::new("git");
+    git.args(args).current_dir(dir).env_clear().env("HOME", &place.home).uid(uid).gid(gid);
+    let out = git.env("PATH", "/usr/bin:/bin").output().unwrap();
+    assert!(out.status.success(), "{args:?}: {}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8_lossy(&out.stdout).into_owned()
+}
+
+#[track_caller]
+fn git(place: &Place, args: &[&str]) -> String {
+    git_in(place, &place.project, args)
+}
+
+const CONFIG: &str =
+    "[user]\nname = Ada\nemail = ada@example.org\n[init]\ndefaultBranch = main\n[gc]\nauto = 0\n";
+
+fn repository(world: World, init: &[&str]) -> Place {
+    let place = Place::new(world);
+    place.write(place.home.join(".gitconfig"), CONFIG);
+    let mut args = vec!["init", "-q"];
+    args.extend(init);
+    git(&place, &args);
+    git(&place, &["add", "-A"]);
+    git(&place, &["commit", "-qm", "first"]);
+    place
+}
+
+/// Two commits of a bot, and something that is not committed.
+const COMMITS: &str = "b() { git -c user.name=Bot -c user.email=bot@example.org \"$@\"; }; \
+                       echo two >> README.md; b commit -qam 'Second line'; \
+                       mkdir n; echo x > n/x; rm src/main.py; b add -A; b commit -qm 'New\n\nWith words.'";
+
+fn session(place: &Place, script: &str) {
+    place.session(["--name", "s"], ["sh", "-ec", script]).output().ok();
+}
+
+const KEEP: [&str; 4] = ["land", "--to-branch", "b", "--keep-commits"];
+
+worlds! {
+    [user_kernel, user_fuse, root_kernel]
+    fn commits_made_inside_are_kept_and_the_rest_comes_last(world) {
+        let place = repository(world, &[]);
+        session(&place, &format!("{COMMITS}; echo rest > rest; git tag mine; git branch other"));
+        let index = fs::read(place.project.join(".git/index")).unwrap();
+        let out = place.landbox(["land", "--to-branch", "b", "--keep-commits", "-m", "The rest"]).output().ok();
+        for text in ["With 2 commits that the session made:", "  | Second line", "  | New"] {
+            assert!(out.errors().contains(text), "{}", out.errors());
+        }
+        let log = git(&place, &["log", "--format=%an <%ae> %cn %s", "main..b"]);
+        assert_eq!(
+            log,
+            "Ada <ada@example.org> Ada The rest\nBot <bot@example.org> Ada New\nBot <bot@example.org> Ada Second line\n"
+        );
+        assert_eq!(git(&place, &["log", "-1", "--format=%b", "b~"]), "With words.\n\n");
+        assert_eq!(git(&place, &["diff", "--name-only", "b~2", "b~"]), "n/x\nsrc/main.py\n");
+        assert_eq!(git(&place, &["diff", "--name-only", "b~", "b"]), "rest\n");
+        git(&place, &["fsck", "--strict", "--no-dangling"]);
+        let refs = git(&place, &["for-each-ref", "--format=%(refname)"]);
+        assert_eq!(refs, "refs/heads/b\nrefs/heads/main\n");
+        assert_eq!(fs::read(place.project.join(".git/index")).unwrap(), index);
+        assert_eq!(git(&place, &["status", "--short"]), "");
+        // The same again, onto the branch that is checked out.
+        let out = place.landbox(["land", "--commit", "--keep-commits", "--yes", "-m", "The rest"]).output().ok();
+        assert!(out.errors().contains("With 2 commits"), "{}", out.errors());
+        assert_eq!(git(&place, &["status", "--short"]), "");
+        assert_eq!(git(&place, &["rev-parse", "main^{tree}"]), git(&place, &["rev-parse", "b^{tree}"]));
+        assert_eq!(git(&place, &["rev-list", "--count", "main"]), "4\n");
+    }
+
+    [user_kernel, user_fuse]
+    fn packed_merged_and_detached_commits_are_kept(world) {
+        for (init, more) in [
+            (&[][..], "git gc -q --prune=now; git pack-refs --all"),
+            (&[][..], "git checkout -q --detach; echo y > y; git add y; git commit -qm detached"),
+            (&[][..], "git checkout -q -b side HEAD~; echo s > s; git add s; git commit -qm side; \
+                       git checkout -q main; git merge -q --no-ff -m merged side"),
+            (&["--object-format=sha256"][..], "true"),
+        ] {
+            let place = repository(world, init);
+            session(&place, &format!("{COMMITS}; {more}"));
+            let out = place.landbox(KEEP).output().ok();
+            assert!(out.errors().contains("  | New"), "{more}: {}", out.errors());
+            git(&place, &["fsck", "--strict", "--no-dangling"]);
+            // Everything was committed, so nothing comes last.
+            assert!(!git(&place, &["log", "--format=%s", "b"]).contains("Land changes"), "{more}");
+            let copy = place.outside.join("copy");
+            git(&place, &["clone", "-q", "--no-local", "-b", "b", ".", copy.to_str().unwrap()]);
+            place.landbox(["land", "--apply", "--yes"]).output().ok();
+            fs::remove_dir_all(copy.join(".git")).unwrap();
+            let same = Command::new("diff").args(["-r", "--no-dereference", "-x", ".git"]).args([&copy, &place.project]).output().unwrap();
+            assert!(same.status.success(), "{more}: {}", String::from_utf8_lossy(&same.stdout));
+        }
+    }
+
+    [user_kernel, user_fuse]
+    fn commits_of_a_linked_worktree_are_kept(world) {
+        let place = repository(world, &[]);
+        let tree = place.home.join("tree");
+        git(&place, &["worktree", "add", "-q", "-b", "side", tree.to_str().unwrap()]);
+        place.session(["--name", "s"], ["sh", "-ec", COMMITS]).cwd(&tree).output().ok();
+        let out = place.landbox(KEEP).cwd(&tree).output().ok();
+        assert!(out.errors().contains("With 2 commits"), "{}", out.errors());
+        assert_eq!(git(&place, &["rev-list", "--count", "side..b"]), "2\n");
+    }
+
+    [user_kernel]
+    fn without_commits_there_is_nothing_to_keep(world) {
+        let place = repository(world, &[]);
+        session(&place, "echo x > x; git add x");
+        let out = place.landbox(KEEP).output().expect(4);
+        assert!(out.errors().contains("made no commits"), "{}", out.errors());
+        place.landbox(["land", "--keep-commits"]).output().expect(2);
+        place.landbox(["land", "--keep-commits", "--to-branch", "b", "--", "x"]).output().expect(2);
+        assert_eq!(git(&place, &["for-each-ref", "--format=%(refname)"]), "refs/heads/main\n");
+    }
+
+    [user_kernel]
+    fn what_an_author_says_of_themselves_is_only_text(world) {
+        let place = repository(world, &[]);
+        session(&place, "echo x > x; git add x; export GIT_AUTHOR_NAME=\"$(printf 'Evil\\033[2J\\342\\200\\256')\"; \
+                         GIT_AUTHOR_DATE='@1 +0000' git commit -q -m \"$(printf 'a\\033]52;c;AAAA\\007b\\n\\nline')\"");
+        let out = place.landbox(KEEP).output().ok();
+        assert!(out.errors().contains("  | a]52;c;AAAAb\n"), "{:?}", out.errors());
+        assert_eq!(git(&place, &["log", "-1", "--format=%an|%s|%b", "b"]), "Evil[2J|a]52;c;AAAAb|line\n\n");
+    }
+
+    [user_kernel, user_fuse]
+    fn a_hostile_repository_is_refused_and_nothing_is_run_or_made(world) {
+        let commit = "git add -A; git commit -qm evil";
+        // A tree that git would not write: `@` is an object's name, `%` a NUL.
+        let by_hand = |tree: &str| {
+            format!("f=$(git rev-parse HEAD:README.md); \
+                     t=$(python3 -c \"import sys; sys.stdout.buffer.write(b'{tree}'.replace(b'@', bytes.fromhex('$f')).replace(b'%', bytes(1)))\" | \
+                     git hash-object -t tree -w --stdin --literally); \
+                     git update-ref refs/heads/main $(git commit-tree -p HEAD -m evil $t)")
+        };
+        let rows = [
+            (format!("ln -s /etc/passwd l; {commit}; rm l"), "may lead out of the project"),
+            (format!("ln -s ../../x src/l; {commit}; rm src/l"), "may lead out of the project"),
+            ("git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),sub; git commit -qm sub".into(), "a repository of its own"),
+            ("git checkout -q --orphan o; git commit -qm root".into(), "starts from nothing of yours"),
+            (format!("{COMMITS}; echo /etc > .git/objects/info/alternates"), "alternates"),
+            (format!("{COMMITS}; echo 'ref: refs/heads/../../../../x' > .git/HEAD"), "HEAD names nothing"),
+            (format!("{COMMITS}; echo 'ref: ../x' > .git/HEAD"), "HEAD names nothing"),
+            (format!("{COMMITS}; ln -s /etc/passwd .git/l; mv -f .git/l .git/refs/heads/main"), "a link is in its way"),
+            (format!("{COMMITS}; o=$(git rev-parse HEAD | sed 's|..|&/|'); rm -f .git/objects/$o; echo junk > .git/objects/$o"), "is broken"),
+            (format!("{COMMITS}; o=$(git rev-parse HEAD | sed 's|..|&/|'); p=$(git rev-parse HEAD~ | sed 's|..|&/|'); cp -f .git/objects/$p .git/objects/$o"), "is broken"),
+            (format!("{COMMITS}; o=$(git rev-parse HEAD: | sed 's|..|&/|'); rm -f .git/objects/$o"), "is missing"),
+            (by_hand("100644 .git%@"), "a name that git refuses"),
+            (by_hand("100644 ..%@"), "a name that git refuses"),
+            (by_hand("100644 a/b%@"), "a name that git refuses"),
+            (by_hand("100644 b%@100644 a%@"), "out of order"),
+            (by_hand("104755 a%@"), "a mode that git does not write"),
+        ];
+        let marker_name = "ran";
+        for (script, why) in rows {
+            let place = repository(world, &[]);
+            let marker = place.outside.join(marker_name);
+            let evil = place.outside.join("evil.sh");
+            place.write(&evil, format!("#!/bin/sh\ntouch {}\n", marker.display()));
+            fs::set_permissions(&evil, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+            let p = evil.display();
+            let tail = format!(
+                "; printf '[core]\\nfsmonitor={p}\\nhooksPath=/x\\nalternateRefsCommand={p}\\n[uploadpack]\\npackObjectsHook={p}\\n\
+                 [diff]\\nexternal={p}\\n[extensions]\\nworktreeConfig=true\\n' >> .git/config; cp {p} .git/hooks/reference-transaction"
+            );
+            session(&place, &format!("{script}{tail}; rm -f l src/l; echo y > y"));
+            fs::remove_file(&marker).unwrap_or_default();
+            let before = git(&place, &["count-objects", "-v"]);
+            let out = place.landbox(KEEP).output();
+            assert!([4, 6, 1].contains(&out.code()), "{why}: {}", out.errors());
+            assert!(out.errors().contains(why), "{why}: {}", out.errors());
+            assert_eq!(git(&place, &["for-each-ref", "--format=%(refname)"]), "refs/heads/main\n");
+            assert_eq!(git(&place, &["count-objects", "-v"]), before, "{why}");
+            assert!(!marker.exists(), "{why}: something was run");
+        }
+    }
+
+    [user_kernel]
+    fn commits_that_touch_hidden_paths_are_refused(world) {
+        let place = repository(world, &[]);
+        let secret = place.project.join("src/main.py");
+        place.session(["--name", "s", "--hide", secret.to_str().unwrap()],
+                      ["sh", "-ec", "echo x > x; git add -A; git commit -qm all"]).output().ok();
+        let out = place.landbox(KEEP).output().expect(6);
+        assert!(out.errors().contains("was hidden from the session"), "{}", out.errors());
+        place.landbox(["land", "--to-branch", "b"]).output().ok();
+        assert_eq!(git(&place, &["diff", "--name-only", "main", "b"]), "x\n");
+    }
+
+    [user_kernel]
+    fn a_tree_that_stands_for_more_paths_than_anybody_can_hold_is_refused(world) {
+        let place = repository(world, &[]);
+        session(&place, "b=$(git rev-parse HEAD:README.md); t=$(for n in 0 1 2 3 4 5 6 7 8 9; do printf '100644 blob %s\\t%s\\n' $b $n; done | git mktree); \
+                         for i in 1 2 3 4 5 6 7 8 9 10 11 12; do t=$(for n in 0 1 2 3 4 5 6 7 8 9; do printf '040000 tree %s\\t%s\\n' $t $n; done | git mktree); done; \
+                         git update-ref refs/heads/main $(git commit-tree -p HEAD -m bomb $t); echo x > x");
+        let out = place.landbox(KEEP).output().expect(6);
+        assert!(out.errors().contains("more paths than can be looked at"), "{}", out.errors());
+    }
+}
