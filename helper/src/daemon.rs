@@ -2,10 +2,12 @@
 //! task's reach, with an empty environment and no descriptor but those they need.
 
 use crate::failure::{Context, Failure, Stage};
+use crate::ns;
 use crate::sys::fd;
 use crate::sys::process::{self, Child};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::poll::{PollFd, PollFlags, poll};
 use nix::sched::CloneFlags;
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
@@ -15,7 +17,7 @@ use std::convert::Infallible;
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::{OwnedFd, RawFd};
+use std::os::fd::{AsFd, OwnedFd, RawFd};
 
 /// Numbers above all that are open here, so that moving one descriptor never closes another.
 const FIRST: RawFd = 512;
@@ -81,6 +83,16 @@ where
 }
 
 impl Daemon {
+    /// Waits, so many milliseconds at most, until none of its descriptors is open: its program has ended.
+    pub(crate) fn falls_silent(&self, limit: u16) {
+        let _ = poll(&mut [PollFd::new(self.complaints.as_fd(), PollFlags::empty())], limit);
+    }
+
+    /// Kills it and waits until it is gone.
+    pub(crate) fn end(&self) {
+        ns::end(&self.child);
+    }
+
     /// What it wrote before it ended by itself.
     pub(crate) fn said(&self) -> Vec<u8> {
         let mut said = vec![0; 4096];

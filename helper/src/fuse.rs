@@ -40,10 +40,4 @@ impl Daemon {
         let why = why.as_deref().unwrap_or("without a word");
         refused(stage, format!("the daemon of layer {} ended: {why}", self.layer))
     }
-
-    /// Kills the daemon and waits for its end. The layer's last user is gone by then, and the kernel has handed the
-    /// daemon every write when the file was closed.
-    pub(crate) fn end(&self) {
-        crate::ns::end(&self.running.child);
-    }
 }

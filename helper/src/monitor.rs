@@ -13,12 +13,12 @@ use landbox_seccomp::{Program, recorder};
 use landbox_shared::event::Event;
 use landbox_shared::evidence::Evidence;
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::prctl;
 use std::ops::ControlFlow::{self, Break, Continue};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-/// How often the mounts are looked at, in milliseconds. The kernel says at once that one has gone, but not that one has
+/// How often the mounts and the link are looked at, in milliseconds. The kernel says at once that one has gone, but not that one has
 /// moved: where the host renames what a mount lies on, or a folder above, the mount goes along, and at the old place the
 /// host's next file would show.
 const LOOK_AGAIN: u8 = 50;
@@ -84,21 +84,21 @@ pub(crate) fn stay(isolated: Isolated, events: &Events) {
     } else {
         ns::end(&monitor.init);
     }
-    monitor.daemons.iter().for_each(Daemon::end);
+    // The layers' last user is gone, and the kernel has handed the daemons every write when the file was closed.
+    monitor.daemons.iter().for_each(|daemon| daemon.running.end());
     // The task is gone: what it did last is counted now.
     if let Some(recorder) = monitor.recorder.as_mut().filter(|_| monitor.phase == Phase::Running) {
         // The session is over whether or not this can be told.
         let _ = recorder.tell(events);
     }
     // After the task, so that nothing ever left another way; with the recorder the rules go.
-    if let Some(link) = monitor.link.take() {
-        link.end();
-    }
+    let link = monitor.link.take().map(Link::close);
     drop(lock);
     if let Some(event) = end {
         // A controller that is gone can't be told.
         let _ = events.send(Stage::Watch, &event, &[]);
     }
+    link.iter().for_each(|link| link.end());
 }
 
 impl Monitor<'_> {
@@ -110,9 +110,7 @@ impl Monitor<'_> {
         fds.extend(self.link.iter().flat_map(Link::watched).map(readable));
         // An ordinary file is always readable: only the urgent bit says that the list of mounts has changed.
         fds.extend(self.watch.iter().map(|watch| PollFd::new(watch.as_fd(), PollFlags::POLLPRI)));
-        let looks = self.watch.is_some() || self.link.is_some();
-        let limit = if looks { LOOK_AGAIN.into() } else { PollTimeout::NONE };
-        match poll(&mut fds, limit) {
+        match poll(&mut fds, LOOK_AGAIN) {
             Err(Errno::EINTR) => return Ok(Continue(())),
             polled => polled.stage(Stage::Watch, "waiting")?,
         };
