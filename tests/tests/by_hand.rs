@@ -136,6 +136,48 @@ worlds! {
         assert!(long(&place).contains("three\n") && long(&place).contains("thirty\n"));
     }
 
+    [user_kernel, user_fuse]
+    fn a_part_lands_while_the_session_runs_and_the_session_keeps_the_rest(world) {
+        let place = Place::new(world);
+        place.write(place.project.join("long.txt"), numbered(40));
+        let script = format!("{TWICE}; echo ready; read line; cat long.txt");
+        let mut live = place.session(["--name", "s"], ["sh", "-c", &script]).stdin_open().start();
+        live.expect("ready");
+        let mut terminal = place.landbox(["land", "-i"]).terminal(100, 40);
+        terminal.expect("(1/2) Land this hunk");
+        terminal.send("n\n");
+        terminal.expect("(2/2) Land this hunk");
+        terminal.send("y\n");
+        terminal.expect("Apply this to");
+        terminal.send("y\n");
+        assert_eq!(terminal.wait(), 0, "{}", terminal.shown());
+        assert_eq!(long(&place), numbered(40).replace("line 30\n", "thirty\n"));
+        live.write(b"go\n");
+        let out = live.wait().ok();
+        assert!(out.text().contains("three\nline 4\nfive\n") && out.text().contains("thirty\n"), "{}", out.text());
+        place.landbox(["land", "--apply", "--yes"]).output().ok();
+        let all = numbered(40).replace("line 3\n", "three\n").replace("line 5\n", "five\n").replace("line 30\n", "thirty\n");
+        assert_eq!(long(&place), all);
+    }
+
+    [user_kernel]
+    fn a_part_that_landed_can_be_undone(world) {
+        let place = changed(world, TWICE);
+        let all = place.json(["diff"])["digest"].clone();
+        let mut terminal = place.landbox(["land", "-i", "--apply", "--yes"]).terminal(100, 40);
+        terminal.expect("(1/2)");
+        terminal.send("n\n");
+        terminal.expect("(2/2)");
+        terminal.send("y\n");
+        assert_eq!(terminal.wait(), 0, "{}", terminal.shown());
+        assert_eq!(long(&place), numbered(40).replace("line 30\n", "thirty\n"));
+        place.landbox(["undo", "s"]).output().ok();
+        assert_eq!(long(&place), numbered(40));
+        assert_eq!(place.json(["diff"])["digest"], all);
+        place.landbox(["land", "--apply", "--yes"]).output().ok();
+        assert!(long(&place).contains("three\n") && long(&place).contains("thirty\n"));
+    }
+
     [user_kernel]
     fn a_part_of_a_file_can_be_written_as_a_patch(world) {
         let place = changed(world, TWICE);
