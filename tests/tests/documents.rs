@@ -59,7 +59,7 @@ fn every_error_is_a_document_where_documents_are_asked_for() {
 
 #[test]
 fn every_command_gives_one_document_with_every_key() {
-    const SESSION: [&str; 20] = [
+    const SESSION: [&str; 21] = [
         "bot",
         "boundary",
         "changes",
@@ -75,6 +75,7 @@ fn every_command_gives_one_document_with_every_key() {
         "landing",
         "layers",
         "name",
+        "owner_edits",
         "reachable_sockets",
         "real_writes",
         "state",

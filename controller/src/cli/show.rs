@@ -40,6 +40,7 @@ pub(super) fn show(call: &Invocation, args: ShowArgs) -> Result<u8> {
         running,
         layer_bytes: layer_bytes(&session),
         reachable_sockets: reachable_sockets(&session, &facts),
+        owner_edits: land::owner_edits(&session, running).unwrap_or_default(),
         egress: super::policy::traffic(call, &session),
         undo: land::undo::summary(&state, &session.snapshot.id),
         receipts: land::receipt::of(&state, &session.snapshot.id),
@@ -192,6 +193,13 @@ fn face(session: &Session, document: &Document<'_>, findings: &Findings) -> Stri
         None => format!("not counted; landbox diff {} shows them", snapshot.id),
     };
     line("changes", &changes);
+    const NAMED: usize = 20;
+    for path in findings.owner_edits.iter().take(NAMED) {
+        line("your edit", &format!("{}, which the session changed", visible(path.as_bytes())));
+    }
+    if let Some(more @ 1..) = findings.owner_edits.len().checked_sub(NAMED) {
+        line("your edit", &format!("of {more} more files"));
+    }
     if let Some(at) = &landing.discarded_at {
         line("landing", &format!("discarded {at}"));
     } else if let Some(at) = &landing.last_at {

@@ -6,6 +6,7 @@ use crate::credentials::Keeper;
 use crate::error::{Context, Failure, Result};
 use crate::host::{self, Facts, LaunchView};
 use crate::land;
+use crate::land::watch::Watcher;
 use crate::launch::{self, Launched, Refusal};
 use crate::overlay::prepare;
 use crate::plan;
@@ -109,6 +110,7 @@ impl<'a> Starter<'a> {
         let mut launched =
             launch::launch(helper, &plan, &frame, &self.key, &folder, &self.signals)?;
         let merged = std::mem::take(&mut launched.merged);
+        let watcher = Watcher::start(session, &merged);
         let ready =
             record_boundary(session, &launched).and_then(|()| Keeper::start(session, merged));
         let keeper = match ready {
@@ -120,6 +122,9 @@ impl<'a> Starter<'a> {
         let relayed = pty::relay(terminal.as_ref(), stdio, launched, &self.signals, &mut note);
         if let Some(keeper) = keeper {
             keeper.finish();
+        }
+        if let Some(watcher) = watcher {
+            watcher.finish();
         }
         if let Err(failure) = traffic.finish() {
             self.warn(&format!("where the session's traffic went is not kept: {failure}"));
@@ -178,6 +183,7 @@ impl<'a> Starter<'a> {
             running: false,
             layer_bytes: super::show::layer_bytes(session),
             reachable_sockets: sockets,
+            owner_edits: land::owner_edits(session, false).unwrap_or_default(),
             egress: super::policy::traffic(self.call, session),
             undo: crate::land::undo::summary(&self.state, &session.snapshot.id),
             receipts: crate::land::receipt::of(&self.state, &session.snapshot.id),

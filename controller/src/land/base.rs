@@ -5,10 +5,11 @@
 //! <session>/base/<layer>.records    a header line, then one line a path
 //! <session>/base/<layer>.bytes      content, appended; records point into it
 //! ```
-//! The first scan that finds a path clean records it; from then on kind, digest and patch come from the record,
+//! The watch of a running session, else the first scan that finds a path clean, records it; from then on kind, digest and patch come from the record,
 //! whatever the owner does to the real file. Written beside and renamed, not synced: a store that a power cut has torn
 //! reads as empty, and every path whose real file is still older than the session is then found clean again.
 
+use super::captures::{Captured, Captures, Identity, Mark};
 use super::changeset::{Base, Node};
 use super::kind::EntryType;
 use super::tree::{self, Meta, Time};
@@ -18,7 +19,7 @@ use landbox_shared::id::LayerId;
 use landbox_shared::path::RelPath;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Read, Seek, Write};
 use std::os::fd::AsFd;
@@ -27,7 +28,7 @@ use std::path::{Path, PathBuf};
 
 const VERSION: u16 = 1;
 /// Largest file whose bytes are kept.
-const KEEP_FILE: u64 = 1 << 20;
+pub(crate) const KEEP_FILE: u64 = 1 << 20;
 /// Most bytes kept for one layer.
 const KEEP_ALL: u64 = 64 << 20;
 
@@ -64,6 +65,11 @@ pub(crate) struct Stamp {
 }
 
 impl Stamp {
+    /// Whether `meta` was taken of the same object, whatever became of it.
+    pub(crate) fn is_of(&self, meta: &Meta) -> bool {
+        (self.dev, self.ino) == (meta.dev, meta.ino)
+    }
+
     /// The stamp of what `meta` was taken of.
     pub(crate) fn of(meta: &Meta) -> Self {
         Self { dev: meta.dev, ino: meta.ino, ctime: meta.ctime, size: meta.size, mode: meta.mode }
@@ -77,6 +83,12 @@ struct Header {
     layer: LayerId,
     scanned: u32,
     records: usize,
+    /// How far what the watch captured has been taken over.
+    #[serde(default)]
+    live: Mark,
+    /// The project's root when the newest launch began.
+    #[serde(default)]
+    root: Option<Identity>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -100,7 +112,11 @@ pub(crate) struct Store {
     bytes_len: u64,
     changed: bool,
     any_in_layer: bool,
-    _lock: File,
+    live: Mark,
+    root: Option<Identity>,
+    /// Of a store that only collects: what is to be written as captures, and whether it is there or has left.
+    fresh: Option<Vec<(RelPath, bool)>>,
+    _lock: Option<File>,
 }
 
 impl Store {
@@ -115,7 +131,7 @@ impl Store {
         let lock = private(&dir.join("lock"))?;
         flock(&lock, FlockOperation::LockExclusive)
             .context(|| format!("can't lock {}", show(&dir)))?;
-        let (scanned, known) = read(&dir, layer).unwrap_or_default();
+        let Stored { scanned, live, root, known } = read(&dir, layer).unwrap_or_default();
         let mut bytes = private(&dir.join(format!("{layer}.bytes")))?;
         let what = || format!("can't use the base store {}", show(&dir));
         if known.values().all(|r| r.extent.is_none()) {
@@ -124,8 +140,8 @@ impl Store {
         let any_in_layer = known.values().any(|record| record.in_layer);
         let bytes_len = bytes.seek(std::io::SeekFrom::End(0)).context(what)?;
         let bytes = BufWriter::with_capacity(256 << 10, bytes);
-        Ok(Self {
-            dir,
+        let mut store = Self {
+            dir: dir.clone(),
             layer: layer.clone(),
             scanned,
             known,
@@ -134,8 +150,123 @@ impl Store {
             bytes_len,
             changed: false,
             any_in_layer,
-            _lock: lock,
-        })
+            live,
+            root,
+            fresh: None,
+            _lock: Some(lock),
+        };
+        store.take_over().context(what)?;
+        Ok(store)
+    }
+
+    /// A store that collects what the watch of launch `launch` captures, over what is known already. It holds no lock
+    /// and writes nothing but captures; `bytes` is where their content goes.
+    pub(crate) fn collecting(session_dir: &Path, layer: &LayerId, bytes: File) -> Self {
+        let dir = session_dir.join("base");
+        let Stored { scanned, live, root, known } = read(&dir, layer).unwrap_or_default();
+        Self {
+            dir,
+            layer: layer.clone(),
+            scanned,
+            known,
+            kept: BTreeMap::new(),
+            bytes: BufWriter::with_capacity(256 << 10, bytes),
+            bytes_len: 0,
+            changed: false,
+            any_in_layer: false,
+            live,
+            root,
+            fresh: Some(Vec::new()),
+            _lock: None,
+        }
+    }
+
+    /// The project's root when launch `launch` began, where that was noted.
+    pub(crate) fn root_of(&self, launch: u32) -> Option<Identity> {
+        self.root.filter(|_| self.live.launch == launch)
+    }
+
+    /// Whether a path has a record.
+    pub(crate) fn knows(&self, path: &RelPath) -> bool {
+        self.kept.contains_key(path) || self.known.contains_key(path)
+    }
+
+    /// Hands what was collected on to `captures`.
+    pub(crate) fn hand_on(&mut self, captures: &mut Captures) -> std::io::Result<()> {
+        // The bytes first, so that no line points at nothing.
+        self.bytes.flush()?;
+        for (path, there) in self.fresh.as_mut().map(std::mem::take).unwrap_or_default() {
+            match self.kept.get(&path).filter(|_| there) {
+                Some(record) => captures.add(&path, Some(record.clone()))?,
+                // What came and has left again since needs no line but the one that says so.
+                None if there => {}
+                None => captures.add(&path, None)?,
+            }
+        }
+        captures.flush()
+    }
+
+    /// Forgets a path that has left the layer again, with all below it; but not what says that the session deletes it by
+    /// leaving.
+    pub(crate) fn forget(&mut self, path: &RelPath) {
+        let within = |map: &BTreeMap<RelPath, Record>| -> Vec<RelPath> {
+            map.range(path.clone()..)
+                .take_while(|(p, _)| p.as_bytes().starts_with(path.as_bytes()))
+                .filter(|(p, record)| p.is_within(path) && !record.in_layer)
+                .map(|(p, _)| p.clone())
+                .collect()
+        };
+        let gone = [within(&self.known), within(&self.kept)].concat();
+        for path in &gone {
+            self.known.remove(path);
+            self.kept.remove(path);
+        }
+        if let (Some(fresh), false) = (&mut self.fresh, gone.is_empty()) {
+            fresh.push((path.clone(), false));
+        }
+        self.changed |= !gone.is_empty();
+    }
+
+    /// Takes over what a watch has captured since the records were written. A record that is there already is older, and
+    /// counts.
+    fn take_over(&mut self) -> std::io::Result<()> {
+        let Some(captured) = Captured::read(&self.dir, &self.layer, self.live) else {
+            return Ok(());
+        };
+        self.changed |= captured.mark != self.live;
+        (self.live, self.root) = (captured.mark, Some(captured.root));
+        let mut ours = HashSet::new();
+        for (path, record) in &captured.lines {
+            let Some(record) = record else {
+                self.forget(path);
+                continue;
+            };
+            if !ours.contains(path) && self.known.contains_key(path) {
+                continue;
+            }
+            ours.insert(path.clone());
+            let mut record = record.clone();
+            let bytes = record.extent.take().and_then(|extent| captured.bytes(extent));
+            if let (Some(bytes), Some(Node::File { digest, .. })) = (bytes, record.base.node())
+                && super::content::digest_of(&bytes) == *digest
+            {
+                record.extent = self.keep(&bytes)?;
+            }
+            self.known.insert(path.clone(), record);
+        }
+        Ok(())
+    }
+
+    /// Keeps bytes, as long as the bounds allow it.
+    fn keep(&mut self, bytes: &[u8]) -> std::io::Result<Option<(u64, u64)>> {
+        let size = bytes.len() as u64;
+        if size > KEEP_FILE || self.bytes_len + size > KEEP_ALL {
+            return Ok(None);
+        }
+        self.bytes.write_all(bytes)?;
+        let extent = (self.bytes_len, size);
+        self.bytes_len += size;
+        Ok(Some(extent))
     }
 
     /// Whether a layer has a store.
@@ -156,6 +287,9 @@ impl Store {
     pub(crate) fn put(&mut self, path: RelPath, record: Record) {
         self.changed = true;
         self.known.remove(&path);
+        if let Some(fresh) = &mut self.fresh {
+            fresh.push((path.clone(), true));
+        }
         self.kept.insert(path, record);
     }
 
@@ -166,6 +300,9 @@ impl Store {
         {
             record.complete = true;
             self.changed = true;
+            if let Some(fresh) = &mut self.fresh {
+                fresh.push((path.clone(), true));
+            }
         }
     }
 
@@ -208,13 +345,8 @@ impl Store {
         tree::file_at(dir, name)?.take(KEEP_FILE + 1).read_to_end(&mut bytes)?;
         let size = bytes.len() as u64;
         let node = Node::File { mode: meta.mode, size, digest: super::content::digest_of(&bytes) };
-        if self.bytes_len + size > KEEP_ALL {
-            return Ok((node, None));
-        }
-        self.bytes.write_all(&bytes)?;
-        let extent = (self.bytes_len, size);
-        self.bytes_len += size;
-        Ok((node, Some(extent)))
+        let extent = self.keep(&bytes)?;
+        Ok((node, extent))
     }
 
     /// Writes what changed. `scanned` is the newest launch whose every write this scan has seen.
@@ -247,6 +379,8 @@ impl Store {
             layer: self.layer.clone(),
             scanned: self.scanned,
             records: self.kept.len(),
+            live: self.live,
+            root: self.root,
         };
         serde_json::to_writer(&mut out, &header).context(what)?;
         for (path, record) in &self.kept {
@@ -263,6 +397,23 @@ impl Store {
     pub(crate) fn rebase(&mut self, path: RelPath, base: Base) {
         let complete = self.kept.get(&path).is_some_and(|r| r.complete);
         self.put(path, Record { base, stamp: None, extent: None, complete, in_layer: false });
+    }
+
+    /// Keeps the bytes of a path's base, if they are these and there is room.
+    pub(crate) fn keep_for(&mut self, path: &RelPath, bytes: &[u8]) {
+        let digest = super::content::digest_of(bytes);
+        let fits = |record: &Record| {
+            record.extent.is_none()
+                && matches!(record.base.node(), Some(Node::File { digest: d, .. }) if *d == digest)
+        };
+        if !self.kept.get(path).is_some_and(fits) {
+            return;
+        }
+        if let Ok(Some(extent)) = self.keep(bytes)
+            && let Some(record) = self.kept.get_mut(path)
+        {
+            record.extent = Some(extent);
+        }
     }
 
     /// Puts records that were written beside their place there.
@@ -291,7 +442,7 @@ impl Store {
         paths: &BTreeSet<RelPath>,
         real: &super::tree::Tree,
     ) -> Result<()> {
-        let Some((_, old)) = read_file(copy, &self.layer) else { return Ok(()) };
+        let Some(Stored { known: old, .. }) = read_file(copy, &self.layer) else { return Ok(()) };
         self.kept.append(&mut self.known);
         for path in paths.iter().filter(|path| !old.contains_key(path)) {
             self.kept.remove(path);
@@ -400,11 +551,19 @@ fn private(path: &Path) -> Result<File> {
 }
 
 /// Reads a store; `None` if there is none or it is torn.
-fn read(dir: &Path, layer: &LayerId) -> Option<(u32, BTreeMap<RelPath, Record>)> {
+#[derive(Default)]
+struct Stored {
+    scanned: u32,
+    live: Mark,
+    root: Option<Identity>,
+    known: BTreeMap<RelPath, Record>,
+}
+
+fn read(dir: &Path, layer: &LayerId) -> Option<Stored> {
     read_file(&dir.join(format!("{layer}.records")), layer)
 }
 
-fn read_file(path: &Path, layer: &LayerId) -> Option<(u32, BTreeMap<RelPath, Record>)> {
+fn read_file(path: &Path, layer: &LayerId) -> Option<Stored> {
     let file = File::open(path).ok()?;
     let mut lines = BufReader::with_capacity(256 << 10, file).split(b'\n');
     let header: Header = serde_json::from_slice(&lines.next()?.ok()?).ok()?;
@@ -416,7 +575,8 @@ fn read_file(path: &Path, layer: &LayerId) -> Option<(u32, BTreeMap<RelPath, Rec
         let line: Line = serde_json::from_slice(&line.ok()?).ok()?;
         known.insert(line.path, line.record);
     }
-    (known.len() == header.records).then_some((header.scanned, known))
+    let Header { records, scanned, live, root, .. } = header;
+    (known.len() == records).then_some(Stored { scanned, live, root, known })
 }
 
 #[cfg(test)]

@@ -79,19 +79,8 @@ impl LayerView {
             Err(e) => return Err(e).context(|| format!("can't read {}", layer.target)),
         };
         let mut store = Store::open(&session.dir, &layer.id)?;
-        let masks = masks_of(session, layer);
-        let facts = Facts {
-            layer,
-            masks: masks.clone(),
-            epoch: match layer.kind {
-                LayerKind::Project | LayerKind::Worktree => {
-                    epoch(&session.state.launches, &layer.id, store.scanned)
-                }
-                // Never landed, only looked at: what is there now is what it is compared with.
-                LayerKind::Home | LayerKind::Mount => Some((i64::MAX, 0)),
-            },
-            all_git: layer.kind == LayerKind::Worktree,
-        };
+        let facts = facts_of(session, layer, &store);
+        let masks = facts.masks.clone();
         let what = || format!("can't scan the layer {}", layer.id);
         let mut changeset = scan::scan(&facts, &upper, real.as_ref(), &mut store).context(what)?;
         let last = session.state.launches.last().map_or(0, |l| l.number);
@@ -178,6 +167,23 @@ impl Bodies for LayerView {
                 file.ok_or_else(|| live::moved(path))
             }
         }
+    }
+}
+
+/// What a scan of a layer needs to know.
+pub(crate) fn facts_of<'a>(session: &Session, layer: &'a LayerPolicy, store: &Store) -> Facts<'a> {
+    let launches = &session.state.launches;
+    let lands = match layer.kind {
+        LayerKind::Project | LayerKind::Worktree => true,
+        LayerKind::Home | LayerKind::Mount => false,
+    };
+    Facts {
+        layer,
+        masks: masks_of(session, layer),
+        // What never lands is only looked at: what is there now is what it is compared with.
+        epoch: if lands { epoch(launches, &layer.id, store.scanned) } else { Some((i64::MAX, 0)) },
+        all_git: layer.kind == LayerKind::Worktree,
+        root: store.root_of(launches.last().map_or(0, |launch| launch.number)),
     }
 }
 

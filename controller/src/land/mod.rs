@@ -2,6 +2,7 @@
 
 pub mod apply;
 mod base;
+mod captures;
 pub mod card;
 pub mod changeset;
 mod content;
@@ -28,9 +29,10 @@ pub mod sync;
 mod testing;
 mod tree;
 pub mod undo;
+pub mod watch;
 
 pub use layer::is_untouched;
-pub use review::{counts, ignored_left, other_layers};
+pub use review::{counts, ignored_left, other_layers, owner_edits};
 
 use crate::error::{Failure, Kind, Result};
 use crate::session::store::Session;

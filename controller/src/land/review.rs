@@ -304,6 +304,16 @@ pub fn counts(session: &Session, live: bool) -> Result<ChangeCounts> {
     Ok(out)
 }
 
+/// The changed paths of a session's project layer that its owner has changed, too, since the session did.
+pub fn owner_edits(session: &Session, live: bool) -> Result<Vec<RelPath>> {
+    if project_of(session).is_none() || session.state.landing.discarded_at.is_some() {
+        return Ok(Vec::new());
+    }
+    let review = Review::with(session, None, Selection::default(), live, false)?;
+    let met = review.selected().filter(|c| c.state != ChangeState::Clean);
+    Ok(met.map(|c| c.old_path.as_ref().unwrap_or(&c.path).clone()).collect())
+}
+
 /// Number of changes in a stopped session's project layer that the ignore rules cover: a landing leaves them, unless it
 /// was asked to take them.
 pub fn ignored_left(session: &Session) -> Result<u64> {

@@ -7,7 +7,7 @@ use super::traffic;
 use crate::document::{bytes_array_entry, bytes_entry};
 use landbox_shared::bytes;
 use landbox_shared::evidence::HelperMode;
-use landbox_shared::path::AbsPath;
+use landbox_shared::path::{AbsPath, RelPath};
 use landbox_shared::policy::{Backend, LayerKind, Network, SeccompProfile};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
@@ -21,6 +21,8 @@ pub struct Findings {
     pub layer_bytes: Vec<u64>,
     /// Host sockets that the task can reach.
     pub reachable_sockets: Vec<AbsPath>,
+    /// Changed paths that the owner has changed meanwhile, too.
+    pub owner_edits: Vec<RelPath>,
     /// Where its traffic went.
     pub egress: Option<Ledger>,
     /// What of its landings can be undone.
@@ -126,6 +128,9 @@ impl Serialize for Document<'_> {
         let sockets: Vec<&AbsPath> = self.findings.reachable_sockets.iter().collect();
         bytes_array_entry(&mut map, "reachable_sockets", &raw_paths(&sockets))?;
         map.serialize_entry("changes", &state.changes)?;
+        let edits = &self.findings.owner_edits;
+        let edits: Vec<&[u8]> = edits.iter().map(RelPath::as_bytes).collect();
+        bytes_array_entry(&mut map, "owner_edits", &edits)?;
         map.serialize_entry(
             "landing",
             &serde_json::json!({
@@ -273,6 +278,7 @@ mod tests {
             "real_writes",
             "reachable_sockets",
             "changes",
+            "owner_edits",
             "landing",
             "egress",
         ];

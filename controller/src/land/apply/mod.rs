@@ -24,7 +24,7 @@ pub(super) mod stage;
 #[cfg(test)]
 pub(super) mod tests;
 
-use super::changeset::{Base, Change, Changeset, Node};
+use super::changeset::{Base, Bodies, Change, Changeset, Node};
 use super::kind::Group;
 use super::layer::{LayerView, project_of};
 use super::live::Picture;
@@ -45,7 +45,7 @@ use landbox_shared::policy::LayerPolicy;
 use rustix::fs;
 use stage::Stage;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::io;
+use std::io::{self, Read as _};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -259,6 +259,13 @@ fn apply_seen(
         {
             view.store.rebase(path.clone(), new(node));
         }
+        // What stays in the layer may be edited there again, and then meet the owner's edits.
+        let stays = |c: &Change| live || settled.contains_key(&c.path);
+        for change in set.changes.iter().filter(|c| stays(c) && picked.holds(c)) {
+            if let Some(bytes) = small(&view, change) {
+                view.store.keep_for(&change.path, &bytes);
+            }
+        }
         if live {
             view.store.in_layer(plan.landed.keys().chain(bases.iter().map(|(path, _)| path)));
         }
@@ -389,6 +396,17 @@ pub(super) fn prune_equal(session: &Session, layer: &LayerPolicy) -> Result<()> 
 pub(super) fn now() -> String {
     let at = jiff::Timestamp::now();
     at.round(jiff::Unit::Second).unwrap_or(at).to_string()
+}
+
+/// The bytes of a change's file, if they are few enough to be kept.
+fn small(view: &LayerView, change: &Change) -> Option<Vec<u8>> {
+    let size = change.new.as_ref().and_then(Node::size)?;
+    if size > super::base::KEEP_FILE {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    view.new_bytes(change).ok()?.take(size + 1).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
 }
 
 /// Figures of what a landing leaves: changes that cannot land or were not chosen.

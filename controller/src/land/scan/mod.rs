@@ -2,16 +2,21 @@
 //! project holds.
 
 mod entry;
+mod glance;
+mod inside;
 mod real;
 mod upper;
 
 use super::base::Store;
+use super::captures::Identity;
 use super::changeset::{Base, Change, Changeset, ImpliedFolder, Node};
 use super::kind::{ChangeState, Group};
 use super::rules;
 use super::tree::{self, Meta, Tree};
 use crate::overlay::marks::FolderMarks;
 use entry::Place;
+pub(crate) use glance::{Glimpsed, glance};
+pub(crate) use inside::Inside;
 use landbox_shared::path::RelPath;
 use landbox_shared::policy::LayerPolicy;
 use std::collections::{BTreeMap, HashSet};
@@ -29,6 +34,8 @@ pub(crate) struct Facts<'a> {
     pub epoch: Option<tree::Time>,
     /// Every path is git's own: the common folder of a linked worktree.
     pub all_git: bool,
+    /// The real root that the session was started over, where that was noted.
+    pub root: Option<Identity>,
 }
 
 /// How the base shows in a folder of the layer.
@@ -85,6 +92,10 @@ pub(crate) struct Scan<'a> {
     todo: Vec<Folder>,
     changes: Vec<Change>,
     folders: Vec<ImpliedFolder>,
+    /// Only bases are taken: the layer's content is not read, nor anything that has a record.
+    glance: bool,
+    /// What the running session sees.
+    inside: Option<&'a Inside>,
 }
 
 /// Scans a layer. The store must be saved by the caller.
@@ -94,25 +105,9 @@ pub(crate) fn scan(
     real: Option<&Tree>,
     store: &mut Store,
 ) -> io::Result<Changeset> {
-    let trusted = real.is_some();
-    let root_mode = tree::meta_of(upper.root())?.mode;
-    let mut scan = Scan {
-        facts,
-        upper,
-        real,
-        store,
-        todo: Vec::new(),
-        changes: Vec::new(),
-        folders: Vec::new(),
-    };
-    scan.todo.push(Folder {
-        path: None,
-        shows: Shows::Through,
-        trusted,
-        pending: None,
-        old_mode: Some(root_mode),
-        new_mode: Some(root_mode),
-    });
+    let mut scan = Scan::new(facts, upper, real, store);
+    let root = scan.root()?;
+    scan.todo.push(root);
     while let Some(folder) = scan.todo.pop() {
         scan.folder(&folder)?;
     }
@@ -136,7 +131,36 @@ pub(crate) fn scan(
     })
 }
 
+impl<'a> Scan<'a> {
+    fn new(
+        facts: &'a Facts<'a>,
+        upper: &'a Tree,
+        real: Option<&'a Tree>,
+        store: &'a mut Store,
+    ) -> Self {
+        let (todo, changes, folders) = (Vec::new(), Vec::new(), Vec::new());
+        Self { facts, upper, real, store, todo, changes, folders, glance: false, inside: None }
+    }
+}
+
 impl Scan<'_> {
+    /// The layer's root.
+    fn root(&self) -> io::Result<Folder> {
+        let mode = tree::meta_of(self.upper.root())?.mode;
+        let is_same = |real: &Tree| -> io::Result<bool> {
+            let meta = tree::meta_of(real.root())?;
+            Ok(self.facts.root.is_none_or(|root| root == (meta.dev, meta.ino)))
+        };
+        Ok(Folder {
+            path: None,
+            shows: Shows::Through,
+            trusted: self.real.map_or(Ok(false), is_same)?,
+            pending: None,
+            old_mode: Some(mode),
+            new_mode: Some(mode),
+        })
+    }
+
     fn folder(&mut self, folder: &Folder) -> io::Result<()> {
         let path = folder.path.as_ref();
         let upper = match folder.shows {

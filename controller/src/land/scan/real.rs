@@ -66,6 +66,11 @@ impl Scan<'_> {
             None => None,
         };
         if let Some(record) = self.store.get(path) {
+            let is_dir = matches!(record.base, Base::Known(Node::Dir { .. }));
+            if self.glance && !is_dir {
+                let (base, state) = (record.base.clone(), ChangeState::Clean);
+                return Ok(Evaluated { base, state, real: meta });
+            }
             let base = record.base.clone();
             let stamp = record.stamp;
             let clean = stands(&base, stamp.as_ref(), meta.as_ref(), real, name)?;
@@ -77,7 +82,7 @@ impl Scan<'_> {
         let known_absent = folder.shows == Shows::Nothing || complete;
         let (base, stamp, extent) = match (&meta, real) {
             (Some(_), _) | (None, _) if known_absent => (Base::Absent, None, None),
-            (Some(meta), Some(dir)) => self.look(folder, path, dir, name, meta)?,
+            (Some(meta), Some(dir)) => self.look(folder, path, dir, name, meta, upper)?,
             // Nothing there. If the layer's object may be a copy of what was, and the owner has made or removed names
             // in the folder since, what was is gone.
             (Some(_) | None, _) => {
@@ -114,20 +119,33 @@ impl Scan<'_> {
         dir: &OwnedFd,
         name: &[u8],
         meta: &Meta,
+        upper: Option<&OwnedFd>,
     ) -> io::Result<(Base, Option<Stamp>, Option<(u64, u64)>)> {
-        let Some(epoch) = self.facts.epoch.filter(|_| folder.trusted) else {
-            return Ok((Base::Unknown, None, None));
+        let Some(epoch) = self.facts.epoch else { return Ok((Base::Unknown, None, None)) };
+        // The session's copy comes from this very object, and the object is older than the copy.
+        let copied = match (self.inside, upper) {
+            (Some(inside), Some(upper)) => inside.copied(path, upper, meta)?,
+            (Some(_) | None, _) => None,
         };
+        if !folder.trusted && copied.is_none() {
+            return Ok((Base::Unknown, None, None));
+        }
         if meta.kind == EntryType::Dir {
             // The owner's making or removing of a name in a folder changes both of its times, and says nothing about
-            // the folder itself. A rename of it, or a new mode, changes the one alone.
-            let same = meta.ctime < epoch
-                || (meta.btime.is_none_or(|b| b < epoch) && meta.ctime == meta.mtime);
-            let base =
-                if same { Base::Known(Node::Dir { mode: meta.mode }) } else { Base::Unknown };
-            return Ok((base, None, None));
+            // the folder itself. A rename of it, or a new mode, changes the one alone, until a name is made in it: then
+            // only the folder above tells that there was no rename, or the session itself, which has it open.
+            let old = meta.ctime < epoch
+                || (meta.btime.is_none_or(|b| b < epoch)
+                    && meta.ctime == meta.mtime
+                    && (copied.is_some() || tree::meta_of(dir)?.ctime < epoch));
+            let stamp = Some(Stamp::of(meta));
+            return Ok(if old {
+                (Base::Known(Node::Dir { mode: meta.mode }), stamp, None)
+            } else {
+                (Base::Unknown, None, None)
+            });
         }
-        if meta.ctime >= epoch {
+        if !(folder.trusted && meta.ctime < epoch || copied.is_some_and(|at| meta.ctime < at)) {
             return Ok((Base::Unknown, None, None));
         }
         let keep = self.group(path) != Group::Git;
@@ -166,6 +184,10 @@ fn stands(
         return Ok(true);
     }
     if node.kind() != meta.kind || node.mode().is_some_and(|m| m != meta.mode) {
+        return Ok(false);
+    }
+    // Names come and go in a folder; another folder is another folder.
+    if meta.kind == EntryType::Dir && stamp.is_some_and(|s| !s.is_of(meta)) {
         return Ok(false);
     }
     if node.size().is_some_and(|s| s != meta.size) {

@@ -101,6 +101,10 @@ impl Scan<'_> {
             if meta.kind != EntryType::File {
                 return Ok((tree::node_at(dir, name, meta)?, None));
             }
+            if self.glance {
+                let digest = content::digest_of(b"");
+                return Ok((Node::File { mode: meta.mode, size: meta.size, digest }, None));
+            }
             let file = tree::file_at(dir, name)?;
             if marks::is_without_content(self.facts.layer.backend, &file)? {
                 return Ok((unreadable.clone(), Some(rules::FOREIGN_MARK)));
