@@ -14,6 +14,9 @@ fn read(path: impl AsRef<Path>) -> String {
     std::fs::read_to_string(path).unwrap()
 }
 
+/// What the owner does to a file.
+type Edit<'a> = &'a dyn Fn(&Path);
+
 /// A session that does `first`, waits for a word, and does `then`.
 fn begin(place: &Place, first: &str, then: &str) -> Live {
     let script = format!("{first}\necho ready; read go\n{then}");
@@ -88,7 +91,7 @@ worlds! {
     }
 
     [user_kernel, user_fuse, root_kernel] fn what_the_owner_made_of_a_changed_file_stays_until_they_say_otherwise(world) {
-        let owner: [(&str, &dyn Fn(&Path)); 4] = [
+        let owner: [(&str, Edit); 4] = [
             ("same line", &|f| std::fs::write(f, EIGHT.replace('1', "mine")).unwrap()),
             ("deleted", &|f| std::fs::remove_file(f).unwrap()),
             ("a folder", &|f| {
