@@ -207,7 +207,32 @@ worlds! {
         let refused = &session["egress"]["refused"];
         assert_eq!((&refused[0]["count"], refused.as_array().unwrap().len()), (&json!(2), 1));
         assert_eq!(session["egress"]["totals"]["refused"]["all"], 2);
+        assert_eq!(session["egress"]["dropped_rows"], 0);
         let review = place.landbox(["diff", "s"]).output().ok();
         assert!(review.errors().contains("2 refused connections, 1 destination"), "{}", review.errors());
     }
+}
+
+/// Programs that manage the host's name servers replace the file by a rename, which takes what is mounted on it away.
+#[test]
+fn root_replaces_the_hosts_name_servers_and_the_session_goes_on() {
+    let outer = Outer::new();
+    let place = Place::new(World::USUAL);
+    let etc = place.root().join("etc");
+    let script = format!(
+        "cp -a /etc {0}; rm -f {0}/resolv.conf; echo nameserver 10.1.1.1 > {0}/resolv.conf; mount --bind {0} /etc",
+        etc.display()
+    );
+    let mut rules = landbox_tests::net::closed();
+    rules["dnsServers"] = json!(["10.99.0.53"]);
+    let task = "cat /etc/resolv.conf; read line; echo \"went on $line\"";
+    let mut run = outer.session(&place, &rules, ["sh", "-c", task]);
+    let mut live = run.within_changed(&outer, &script).stdin_open().start();
+    live.expect("nameserver 10.99.0.53");
+    let new = etc.join("resolv.conf.new");
+    std::fs::write(&new, "nameserver 10.2.2.2\n").unwrap();
+    std::fs::rename(&new, etc.join("resolv.conf")).unwrap();
+    live.write(b"all the same\n");
+    let out = live.wait().ok();
+    assert!(out.text().ends_with("went on all the same\n"), "{}", out.text());
 }

@@ -71,7 +71,7 @@ impl Ledger {
         self.refused.add(other.refused);
     }
 
-    /// How much was counted that no row tells of. A list with room has told all.
+    /// How much was counted that no row tells of: there was no room for one, or it is still to be told.
     pub fn unlisted(&self) -> u64 {
         self.reached.unlisted().saturating_add(self.refused.unlisted())
     }
@@ -97,9 +97,6 @@ impl List {
     }
 
     fn unlisted(&self) -> u64 {
-        if [false, true].iter().all(|six| self.of_family(*six) < ROWS) && self.rows.len() <= ROWS {
-            return 0;
-        }
         let listed: u64 = self.rows().fold(0, |sum, seen| sum.saturating_add(seen.count));
         self.totals.sum().saturating_sub(listed)
     }
