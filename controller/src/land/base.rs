@@ -27,6 +27,8 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 const VERSION: u16 = 1;
+/// How the names of files begin that are being written.
+const BESIDE: &str = ".write-";
 /// Largest file whose bytes are kept.
 pub(crate) const KEEP_FILE: u64 = 1 << 20;
 /// Most bytes kept for one layer.
@@ -131,6 +133,7 @@ impl Store {
         let lock = private(&dir.join("lock"))?;
         flock(&lock, FlockOperation::LockExclusive)
             .context(|| format!("can't lock {}", show(&dir)))?;
+        sweep(&dir);
         let Stored { scanned, live, root, known } = read(&dir, layer).unwrap_or_default();
         let mut bytes = private(&dir.join(format!("{layer}.bytes")))?;
         let what = || format!("can't use the base store {}", show(&dir));
@@ -371,8 +374,7 @@ impl Store {
     /// Writes the records to a file beside their place, for the caller to put there.
     pub(crate) fn write_beside(&self) -> Result<tempfile::NamedTempFile> {
         let what = || "can't write the base store".to_owned();
-        let file =
-            tempfile::Builder::new().prefix(".write-").tempfile_in(&self.dir).context(what)?;
+        let file = tempfile::Builder::new().prefix(BESIDE).tempfile_in(&self.dir).context(what)?;
         let mut out = BufWriter::with_capacity(256 << 10, file);
         let header = Header {
             version: VERSION,
@@ -425,13 +427,14 @@ impl Store {
         Ok(())
     }
 
-    /// Writes the records to a file of their own.
+    /// Writes the records to a file of their own, and to disk.
     pub(crate) fn copy_to(&self, path: &Path) -> Result<()> {
         let what = || format!("can't write {}", show(path));
         let file = self.write_beside()?;
         file.as_file().sync_all().context(what)?;
         file.persist(path).context(what)?;
-        Ok(())
+        let dir = path.parent().unwrap_or(Path::new("/"));
+        File::open(dir).and_then(|dir| dir.sync_all()).context(what)
     }
 
     /// Takes over, from such a copy, the records of `paths`, and of whatever has none now; their bytes, as far as they
@@ -536,6 +539,16 @@ impl Store {
     /// The record that a scan has kept.
     pub(crate) fn kept(&self, path: &RelPath) -> Option<&Record> {
         self.kept.get(path)
+    }
+}
+
+/// Removes what writers that were killed have left over: they wrote under the lock, which is ours now.
+fn sweep(dir: &Path) {
+    let Ok(entries) = std::fs::read_dir(dir) else { return };
+    for entry in entries.filter_map(|entry| entry.ok()) {
+        if entry.file_name().as_encoded_bytes().starts_with(BESIDE.as_bytes()) {
+            let _ = std::fs::remove_file(entry.path());
+        }
     }
 }
 

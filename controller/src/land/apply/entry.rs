@@ -19,7 +19,7 @@ use landbox_shared::path::{AbsPath, RelPath};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::io::{BufWriter, Write};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 const VERSION: u16 = 1;
@@ -149,6 +149,11 @@ impl Entry {
         self.stand(state, Standing::Kept, Standing::Undone)
     }
 
+    /// Whether it is known what the landing did: it is as long as nothing of it was removed.
+    pub(super) fn has_detail(&self, state: &StateDir) -> bool {
+        self.detail_path(state).exists()
+    }
+
     /// What the landing did.
     pub(in crate::land) fn detail(&self, state: &StateDir) -> Result<Detail> {
         let path = self.detail_path(state);
@@ -167,6 +172,11 @@ impl Entry {
         remove_tree(&parts).context(|| format!("can't remove {}", show(&parts)))?;
         forget(&self.detail_path(state))?;
         forget(&self.path(state, Standing::Undone))?;
+        for path in [self.detail_path(state), self.path(state, Standing::New)] {
+            let mut beside = path.into_os_string();
+            beside.push(".write");
+            forget(Path::new(&beside))?;
+        }
         place::tidy(store, state);
         let _ = std::fs::remove_dir(folder(state, &self.project));
         Ok(())
@@ -226,18 +236,26 @@ pub(in crate::land) fn next_sequence(state: &StateDir, project: &AbsPath) -> u64
     last(Standing::Kept).max(last(Standing::Undone)) + 1
 }
 
-/// Writes a document beside its place, to disk, and renames it there.
+/// Writes a document beside its place, to disk, and renames it there. The project's lock is held, so the name beside it
+/// can be a fixed one, and one that was left there is written over.
 pub(in crate::land) fn write(path: &Path, value: &impl Serialize) -> Result<()> {
     let what = || format!("can't write {}", show(path));
-    let dir = path.parent().unwrap_or(Path::new("/"));
-    let file = tempfile::Builder::new().prefix(".write-").tempfile_in(dir).context(what)?;
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".write");
+    let file = std::fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&beside)
+        .context(what)?;
     let mut out = BufWriter::with_capacity(256 << 10, file);
     serde_json::to_writer(&mut out, value).context(what)?;
     out.write_all(b"\n").context(what)?;
     let file = out.into_inner().map_err(std::io::IntoInnerError::into_error).context(what)?;
-    file.as_file().sync_all().context(what)?;
-    file.persist(path).context(what)?;
-    sync_folder(dir)
+    file.sync_all().context(what)?;
+    std::fs::rename(&beside, path).context(what)?;
+    sync_folder(path.parent().unwrap_or(Path::new("/")))
 }
 
 pub(in crate::land) fn sync_folder(dir: &Path) -> Result<()> {

@@ -72,6 +72,11 @@ pub(super) fn count(
 fn undo(journal: &Journal, state: &StateDir, held: Option<&Session>) -> Result<Finished> {
     receipt::publish(journal.receipt.as_path())?;
     let entry = &journal.entry;
+    if !entry.has_detail(state) {
+        // It was finished but for the end of this.
+        entry.remove(state)?;
+        return Ok(Finished { pending: true, ..Finished::default() });
+    }
     let loaded = match held {
         Some(session) => Some(session.clone()),
         None => state.load(&entry.session).ok(),

@@ -51,6 +51,8 @@ pub(in crate::land) struct Journal {
     /// The receipt, to be published once the work has happened.
     pub receipt: AbsPath,
     pub steps: Vec<Step>,
+    /// Whether all was prepared: before that, no step was done.
+    pub ready: bool,
 }
 
 /// Held while a project is landed on.
@@ -169,6 +171,13 @@ impl ProjectLock {
             return Err(broken("is about another folder of the same name"));
         }
         let word = journal.work.word();
+        if !journal.ready {
+            journal.roll_back(&self.state, &tree)?;
+            self.end()?;
+            return Ok(Some(format!(
+                "{word} of session {id} broke off before it began; what was prepared for it is removed"
+            )));
+        }
         if journal.has_happened(&self.state) {
             let note = finish::finish(&journal, &self.state, None)?.note;
             self.end()?;
@@ -190,25 +199,25 @@ impl ProjectLock {
 }
 
 impl Journal {
-    /// The journal of `steps`.
+    /// The journal of work that is about to be prepared.
     pub(in crate::land) fn new(
         work: Work,
         entry: Entry,
         records: Option<&Path>,
         receipt: &Path,
-        steps: Vec<Step>,
     ) -> Result<Self> {
         let abs = |path: &Path| {
             AbsPath::from_path(path).context(|| format!("can't use the path {}", show(path)))
         };
         let records = records.map(abs).transpose()?;
-        Ok(Self { version: VERSION, work, entry, records, receipt: abs(receipt)?, steps })
+        let (receipt, steps) = (abs(receipt)?, Vec::new());
+        Ok(Self { version: VERSION, work, entry, records, receipt, steps, ready: false })
     }
 
     /// Whether all of it is done but for the finish.
     fn has_happened(&self, state: &StateDir) -> bool {
         match (&self.work, &self.records) {
-            (Work::Landing, Some(records)) => !records.as_path().exists(),
+            (Work::Landing, Some(records)) => self.ready && !records.as_path().exists(),
             (Work::Landing, None) => false,
             (Work::Undo, _) => !self.entry.path(state, Standing::Kept).exists(),
         }
@@ -231,8 +240,8 @@ impl Journal {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Vec::new(),
             Err(e) => return Err(e).context(|| format!("can't open {}", show(&path))),
         };
-        crate::land::receipt::withdraw(self.receipt.as_path())?;
         if self.work == Work::Undo && stuck.is_empty() {
+            crate::land::receipt::withdraw(self.receipt.as_path())?;
             return Ok(None);
         }
         // Out of the way of the next landing, and never removed by one.
@@ -241,7 +250,10 @@ impl Journal {
         match self.work {
             Work::Landing => self.discard(state)?,
             // What left the session's layer stays until the landing would have been forgotten.
-            Work::Undo => self.entry.stand(state, Standing::Kept, Standing::Undone)?,
+            Work::Undo => {
+                crate::land::receipt::withdraw(self.receipt.as_path())?;
+                self.entry.stand(state, Standing::Kept, Standing::Undone)?;
+            }
         }
         let list: Vec<String> =
             stuck.iter().map(|(slot, path)| format!("{path} (as {slot})")).collect();
@@ -257,7 +269,8 @@ impl Journal {
     }
 
     /// Removes what was prepared for work that does not happen.
-    fn discard(&self, state: &StateDir) -> Result<()> {
+    pub(super) fn discard(&self, state: &StateDir) -> Result<()> {
+        crate::land::receipt::withdraw(self.receipt.as_path())?;
         if let Some(records) = &self.records {
             forget(records.as_path())?;
         }

@@ -10,6 +10,8 @@
 
 pub(super) mod commit;
 pub(super) mod entry;
+#[cfg(all(test, target_arch = "x86_64"))]
+mod fault_tests;
 pub(super) mod finish;
 pub(super) mod journal;
 #[cfg(test)]
@@ -23,6 +25,8 @@ mod prune_tests;
 pub(super) mod stage;
 #[cfg(test)]
 pub(super) mod tests;
+#[cfg(all(test, target_arch = "x86_64"))]
+mod trace;
 
 use super::changeset::{Base, Bodies, Change, Changeset, Node};
 use super::kind::Group;
@@ -235,10 +239,10 @@ fn apply_seen(
     let mut plan = plan::plan(&planned, &put, &view.masks, &project)?;
     let root = tree::meta_of(project.root()).context(|| "can't read the project".into())?.ino;
     let number = session.state.landing.count.saturating_add(1);
-    let place = place::make(state, &layer.target, &project)?;
-    let stage = Stage::make(&place, &entry::name(id, number), id)?;
-    let store = AbsPath::from_path(&stage.path)
-        .context(|| format!("can't use the path {}", show(&stage.path)))?;
+    let path = place::make(state, &layer.target, &project)?.join(entry::name(id, number));
+    let aside = stage::clear(&path, id)?;
+    let store =
+        AbsPath::from_path(&path).context(|| format!("can't use the path {}", show(&path)))?;
     let sequence = entry::next_sequence(state, &layer.target);
     let mut entry = Entry::new(id.clone(), number, sequence, layer.target.clone(), root, store);
     entry.changes = resolution.landed() as u64;
@@ -249,14 +253,20 @@ fn apply_seen(
     bases.extend(plan.owners.iter().map(|path| (path.clone(), None)));
     let mut settled = resolution.settled(&view);
     settled.extend(plan.owners.iter().map(|path| (path.clone(), None)));
-    let mut prepare = || -> Result<(parts::Parts, tempfile::NamedTempFile, PathBuf)> {
+    let records = view.store.path().with_extension("landing");
+    let receipt_path = receipt.path(state);
+    let mut journal = Journal::new(Work::Landing, entry, Some(&records), &receipt_path)?;
+    let mut prepare = || -> Result<(Stage, parts::Parts)> {
+        // From here on there is something to be cleared away. It names no step yet, so there is nothing to roll back.
+        lock.begin(&journal)?;
+        let stage = Stage::make(path.clone())?;
         stage.fill(&mut plan.steps, &project, &by_path, &resolution.bodies(&view))?;
         let path = parts::parts_of(&state.sessions_dir(), id, number);
         let parts = parts::Parts::make(&path).context(|| format!("can't make {}", show(&path)))?;
         view.store.copy_to(&parts::records_of(&path))?;
         let new = |node: &Option<Node>| node.clone().map_or(Base::Absent, Base::Known);
-        for (path, node) in plan.landed.iter().chain(bases.iter().map(|(path, node)| (path, node)))
-        {
+        let landed = plan.landed.iter().chain(bases.iter().map(|(path, node)| (path, node)));
+        for (path, node) in landed.clone() {
             view.store.rebase(path.clone(), new(node));
         }
         // What stays in the layer may be edited there again, and then meet the owner's edits.
@@ -269,40 +279,28 @@ fn apply_seen(
         if live {
             view.store.in_layer(plan.landed.keys().chain(bases.iter().map(|(path, _)| path)));
         }
-        let records = view.store.write_beside()?;
-        records.as_file().sync_all().context(|| "can't write the base store to disk".into())?;
-        entry.bytes = plan::displaced(&plan.steps);
+        view.store.copy_to(&records)?;
+        journal.entry.bytes = plan::displaced(&plan.steps);
         let times = finish::times(&plan.steps, &project);
-        let rebased = plan.landed.keys().chain(bases.iter().map(|(path, _)| path)).cloned();
-        let rebased = rebased.collect();
-        entry.write(state, &Detail::new(plan.steps.clone(), rebased, times, receipt.clone()))?;
-        Ok((parts, records, receipt.prepare(state, key)?))
-    };
-    let prepared = prepare().and_then(|(parts, records, receipt)| {
-        let records = records.into_temp_path();
-        let journal = Journal::new(
-            Work::Landing,
-            entry.clone(),
-            Some(&records),
-            &receipt,
-            plan.steps.clone(),
-        )?;
+        let rebased = landed.map(|(path, _)| path.clone()).collect();
+        let detail = Detail::new(plan.steps.clone(), rebased, times, receipt.clone());
+        journal.entry.write(state, &detail)?;
+        receipt.prepare(state, key)?;
+        journal.steps = plan.steps.clone();
+        journal.ready = true;
         lock.begin(&journal)?;
-        Ok((parts, records, journal))
-    });
-    let (parts, records, journal) = match prepared {
+        Ok((stage, parts))
+    };
+    let (stage, parts) = match prepare() {
         Ok(prepared) => prepared,
         Err(failure) => {
-            // Nothing in the project was touched. What can't be removed now is found by no one.
-            let _ = lock.end();
-            let _ = entry.remove(state);
-            let _ =
-                super::receipt::withdraw(&super::receipt::folder(state).join(receipt.file_name()));
+            // Nothing in the project was touched. What can't be cleared away now, the next command clears away.
+            if journal.discard(state).is_ok() {
+                let _ = lock.end();
+            }
             return Err(failure);
         }
     };
-    // From here on the journal decides over the file's fate, not our own end.
-    let records = records.keep().context(|| "can't keep the base store".into())?;
     let done = plan.steps.iter().enumerate().try_for_each(|(index, step)| {
         before(index)?;
         commit::perform(step, &project, &stage)
@@ -321,11 +319,11 @@ fn apply_seen(
     view.store.replace(&records)?;
     synced &= journal::sync(&view.store.path()).is_ok();
     let changes = if live { None } else { Some(left(&set, &bases, &view)?) };
-    finish::count(&mut session, &entry, |state| {
+    finish::count(&mut session, &journal.entry, |state| {
         state.changes = changes;
         state.landing.synced &= synced;
     })?;
-    entry.stand(state, Standing::New, Standing::Kept)?;
+    journal.entry.stand(state, Standing::New, Standing::Kept)?;
     super::receipt::publish(journal.receipt.as_path())?;
     let (landed, steps) = (&plan.landed, &plan.steps);
     if live {
@@ -336,7 +334,6 @@ fn apply_seen(
         prune::prune(&view, layer.backend, &project, parts, landed, steps, &settled);
     }
     lock.end()?;
-    let Stage { aside, .. } = stage;
     Ok(Landed {
         changes: resolution.landed(),
         synced,

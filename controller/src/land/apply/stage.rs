@@ -21,8 +21,6 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub(in crate::land) struct Stage {
     pub path: PathBuf,
-    /// Where a stage went that lay in the way.
-    pub aside: Option<PathBuf>,
     dir: OwnedFd,
 }
 
@@ -32,20 +30,18 @@ pub(super) fn name(index: usize) -> Vec<u8> {
 }
 
 impl Stage {
-    /// Makes the stage of that name in the project's place. What lies there already is put aside.
-    pub(super) fn make(place: &Path, name: &str, session: &SessionId) -> Result<Self> {
-        let path = place.join(name);
+    /// Makes a stage where nothing is.
+    pub(super) fn make(path: PathBuf) -> Result<Self> {
         let what = || format!("can't make {}", crate::session::store::show(&path));
-        let aside = clear(&path, session)?;
         std::fs::DirBuilder::new().mode(0o700).create(&path).context(what)?;
-        Ok(Self { aside, ..Self::open(path.clone()).context(what)? })
+        Self::open(path.clone()).context(what)
     }
 
     /// Opens a stage that exists.
     pub(in crate::land) fn open(path: PathBuf) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let dir = fs::open(&path, flags, Mode::empty())?;
-        Ok(Self { path, aside: None, dir })
+        Ok(Self { path, dir })
     }
 
     /// Identity of the object of a step, if it lies here.
@@ -100,13 +96,25 @@ impl Stage {
     /// One pass over everything, after all of it was written: that lets the file system batch.
     fn sync(&self, steps: &[Step]) -> Result<()> {
         let what = || "can't write the landing to disk".to_owned();
-        let is_file = |step: &Step| match &step.action {
-            Action::Put { new, .. } | Action::Swap { new, .. } => new.kind() == EntryType::File,
-            Action::Take { .. } | Action::Mode { .. } => false,
+        let kind = |step: &Step| match &step.action {
+            Action::Put { new, .. } | Action::Swap { new, .. } => Some(new.kind()),
+            Action::Take { .. } | Action::Mode { .. } => None,
         };
-        let files: Vec<usize> = steps.iter().filter(|s| is_file(s)).map(|step| step.slot).collect();
-        crate::land::sync::files(&files, |slot| tree::file_at(&self.dir, &name(*slot)))
-            .context(what)?;
+        let made: Vec<(usize, EntryType)> = steps
+            .iter()
+            .filter_map(|step| Some((step.slot, kind(step)?)))
+            .filter(|(_, kind)| matches!(kind, EntryType::File | EntryType::Dir))
+            .collect();
+        crate::land::sync::files(&made, |(slot, kind)| match kind {
+            EntryType::Dir => Ok(File::from(folder_at(&self.dir, &name(*slot))?)),
+            EntryType::File
+            | EntryType::Symlink
+            | EntryType::Fifo
+            | EntryType::Socket
+            | EntryType::CharDevice
+            | EntryType::BlockDevice => tree::file_at(&self.dir, &name(*slot)),
+        })
+        .context(what)?;
         fs::fsync(&self.dir).context(what)
     }
 }
@@ -119,6 +127,11 @@ pub(super) fn clear(path: &Path, id: &SessionId) -> Result<Option<PathBuf>> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(_) => super::journal::set_aside(path, id).map(Some),
     }
+}
+
+fn folder_at(stage: &OwnedFd, name: &[u8]) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    fs::openat(stage, name, flags, Mode::empty())
 }
 
 struct Place<'a> {
@@ -181,8 +194,7 @@ impl Place<'_> {
 
     fn folder(&self, name: &[u8], mode: u32) -> io::Result<()> {
         fs::mkdirat(&self.stage.dir, name, Mode::from_raw_mode(0o700))?;
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let dir = fs::openat(&self.stage.dir, name, flags, Mode::empty())?;
+        let dir = folder_at(&self.stage.dir, name)?;
         self.take_group(&dir)?;
         self.take_default_list(&dir);
         // Filled first; a mode that forbids that comes last.

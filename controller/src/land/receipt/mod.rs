@@ -23,7 +23,7 @@ use landbox_shared::path::{AbsPath, RelPath};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Version of [`Receipt`].
@@ -242,6 +242,11 @@ impl Receipt {
         }
     }
 
+    /// Where it will be.
+    pub(super) fn path(&self, state: &StateDir) -> PathBuf {
+        folder(state).join(self.file_name())
+    }
+
     /// What its file is called.
     pub fn file_name(&self) -> String {
         let kind = match self.kind {
@@ -274,12 +279,17 @@ impl Receipt {
         let dir = folder(state);
         let what = || format!("can't write the receipt into {}", show(&dir));
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir).context(what)?;
-        let path = dir.join(self.file_name());
-        let mut file =
-            tempfile::Builder::new().prefix(".write-").tempfile_in(&dir).context(what)?;
+        let path = self.path(state);
+        // Its name is its own, and nobody reads it before it is published.
+        let mut file = std::fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(pending(&path))
+            .context(what)?;
         file.write_all(&self.sign(key)?).context(what)?;
-        file.as_file().sync_all().context(what)?;
-        file.persist(pending(&path)).context(what)?;
+        file.sync_all().context(what)?;
         sync_folder(&dir)?;
         Ok(path)
     }

@@ -127,8 +127,11 @@ fn undo_with(
     let steps = inverse::inverse(&detail.steps, &stage)?;
     let times = times(state, entry, &detail, &project);
     let receipt = detail.receipt.undone();
+    let mut journal = Journal::new(Work::Undo, entry.clone(), None, &receipt.path(state))?;
+    journal.steps = steps;
+    journal.ready = true;
+    // Its receipt is written over by the next undo of it, and never published but by one.
     let receipt = receipt.prepare(state, key)?;
-    let journal = Journal::new(Work::Undo, entry.clone(), None, &receipt, steps)?;
     if let Err(failure) = lock.begin(&journal) {
         // Nothing was touched.
         let _ = lock.end();
