@@ -3,7 +3,7 @@
 
   bench.py [--bin DIR] [--work DIR] [--rounds N] [--files N] [--json FILE] [GROUP ..]
 
-GROUP: start storm end files edits land pty network (all of these when none is named), memory (as root).
+GROUP: start storm end files edits land apply pty network (all of these when none is named), memory (as root).
 Every row is a median over the rounds with minimum and maximum; the ratio is the median of the
 per-round ratios to the group's peer. Absolute times depend on the machine: ratios count.
 """
@@ -290,6 +290,67 @@ class Bench:
                       }, min(self.rounds, 5))
             self.sweep()
 
+    def peak_kib(self, argv, cwd):
+        """Largest memory of one run."""
+        child = subprocess.Popen(argv, env=self.env, cwd=cwd, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL)
+        _, status, usage = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        if child.returncode:
+            sys.exit("%s: exit %d" % (argv, child.returncode))
+        return usage.ru_maxrss
+
+    def apply(self):
+        """Both go there and back in each round: the tree is the same again before the next one."""
+        for count, changes in ((1000, 100), (self.files, 100), (self.files, 10000)):
+            top = self.tree(count)
+            patch, copy = os.path.join(self.work, "p.patch"), os.path.join(self.work, "copy")
+            subprocess.run([self.landbox, "-q", "run", "--name", "land", "--", "python3", self.changes, top, str(changes)],
+                           env=self.env, cwd=top, check=True, stdin=DEVNULL)
+            subprocess.run([self.landbox, "-q", "land", "land", "--patch", patch], env=self.env, cwd=top, check=True)
+            land = [self.landbox, "-q", "land", "land", "--apply", "--yes"]
+            git = ["git", "apply", patch]
+            # What copying would copy: every new and every changed file, in folders of its own.
+            subprocess.run(git, env=self.env, cwd=top, check=True)
+            names = subprocess.run(["git", "ls-files", "-z", "--modified", "--others"], env=self.env, cwd=top,
+                                   check=True, stdout=subprocess.PIPE).stdout.split(b"\0")
+            for name in {name for name in names if name and os.path.exists(os.path.join(os.fsencode(top), name))}:
+                place = os.path.join(os.fsencode(copy), name)
+                os.makedirs(os.path.dirname(place), exist_ok=True)
+                shutil.copy2(os.path.join(os.fsencode(top), name), place)
+            subprocess.run(git + ["-R"], env=self.env, cwd=top, check=True)
+
+            def there():
+                took = self.spawn_ms(git, cwd=top)
+                self.git_diff = self.spawn_ms(["git", "diff", "--binary", "HEAD"], cwd=top)
+                subprocess.run(git + ["-R"], env=self.env, cwd=top, check=True)
+                return took
+
+            def copied():
+                target = os.path.join(self.work, "copied")
+                shutil.rmtree(target, ignore_errors=True)
+                return self.spawn_ms(["cp", "-a", copy, target])
+            self.rows("apply of %d changes in a tree of %d files" % (changes, count), "git apply", {
+                "git apply": there,
+                "git diff, for the review": lambda: self.git_diff,
+                "landbox --json land (card)": lambda: self.spawn_ms([self.landbox, "--json", "land", "land"], cwd=top),
+                "landbox land --apply, on disk": lambda: self.spawn_ms(land, cwd=top),
+                "landbox undo, on disk": lambda: self.spawn_ms([self.landbox, "-q", "undo", "land"], cwd=top),
+                "cp -a of the new files": copied,
+            }, min(self.rounds, 5))
+            cells = {"git apply": lambda: self.peak_kib(git, top)}
+            cells["landbox land --apply"] = lambda: self.peak_kib(land, top)
+            cells["landbox undo"] = lambda: self.peak_kib([self.landbox, "-q", "undo", "land"], top)
+            peaks = {}
+            for name, cell in cells.items():
+                peaks[name] = cell()
+                if name == "git apply":
+                    subprocess.run(git + ["-R"], env=self.env, cwd=top, check=True)
+            for name, peak in peaks.items():
+                print("%-44s %10d KiB %29.2fx" % (name + ", memory", peak, peak / peaks["git apply"]), flush=True)
+            self.results["memory of apply, %d changes in %d files" % (changes, count)] = peaks
+            shutil.rmtree(copy, ignore_errors=True)
+            self.sweep()
+
     # -- terminals ----------------------------------------------------------------------------
 
     def on_pty(self, argv):
@@ -540,8 +601,8 @@ class Outer:
 
 
 GROUPS = {"start": Bench.start, "storm": Bench.storm, "end": Bench.end, "files": Bench.file_work,
-          "edits": Bench.edits, "land": Bench.land, "pty": Bench.pty, "network": Bench.network,
-          "memory": Bench.memory}
+          "edits": Bench.edits, "land": Bench.land, "apply": Bench.apply, "pty": Bench.pty,
+          "network": Bench.network, "memory": Bench.memory}
 
 
 def main():

@@ -19,6 +19,9 @@ pub(crate) const GIT: &str = "git's own files never land";
 const SPECIAL: &str = "pipes, sockets and devices never land";
 const SET_ID: &str = "set-user-id and set-group-id bits never land";
 const HARD_LINK: &str = "it has other names (hard links), which keep the old content";
+const OTHER_GROUP: &str = "it belongs to a group that you are not in, and will belong to yours";
+const CAPABILITIES: &str = "it has file capabilities, which its new content will not have";
+const ATTRIBUTES: &str = "you may not read it, so its access list and attributes will be lost";
 const OTHER_OWNER: &str = "it belongs to another user, and will belong to you";
 
 /// The kind, the first that fits.
@@ -82,8 +85,13 @@ pub(crate) fn landable(
     (true, note)
 }
 
-/// What the owner should know about replacing a real object.
-pub(crate) fn note(old: &Base, new: Option<&Node>, real: Option<&Meta>) -> Option<&'static str> {
+/// What the owner should know about replacing a real object. `has_capabilities` is asked only where it matters.
+pub(crate) fn note(
+    old: &Base,
+    new: Option<&Node>,
+    real: Option<&Meta>,
+    has_capabilities: impl FnOnce() -> bool,
+) -> Option<&'static str> {
     let (Some(Node::File { .. }), Some(real)) = (new, real) else { return None };
     if real.kind != EntryType::File || kind(old, new) == ChangeKind::Mode {
         return None;
@@ -91,8 +99,22 @@ pub(crate) fn note(old: &Base, new: Option<&Node>, real: Option<&Meta>) -> Optio
     if real.nlink > 1 {
         return Some(HARD_LINK);
     }
+    if matches!(old, Base::Known(Node::Unreadable { .. })) {
+        return Some(ATTRIBUTES);
+    }
     let euid = rustix::process::geteuid();
-    (!euid.is_root() && real.uid != euid.as_raw()).then_some(OTHER_OWNER)
+    if !euid.is_root() && real.uid != euid.as_raw() {
+        return Some(OTHER_OWNER);
+    }
+    let mine = || {
+        real.gid == rustix::process::getegid().as_raw()
+            || rustix::process::getgroups()
+                .is_ok_and(|groups| groups.iter().any(|group| group.as_raw() == real.gid))
+    };
+    if !euid.is_root() && !mine() {
+        return Some(OTHER_GROUP);
+    }
+    (real.mode & 0o111 != 0 && has_capabilities()).then_some(CAPABILITIES)
 }
 
 /// Gives back the set-id bits that fuse-overlayfs drops whenever it copies an object up. A file whose content changed has

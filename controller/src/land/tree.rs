@@ -12,7 +12,7 @@ use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, ResolveFlags, StatxFlags
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 /// A folder held open, below which everything happens.
@@ -246,6 +246,13 @@ pub(crate) fn list_attributes(fd: impl AsFd) -> io::Result<Vec<(Vec<u8>, Vec<u8>
     }
     found.sort();
     Ok(found)
+}
+
+/// Whether a file has capabilities, read without opening it.
+pub(crate) fn has_capabilities(dir: impl AsFd, name: &[u8]) -> bool {
+    let mut path = format!("/proc/self/fd/{}/", dir.as_fd().as_raw_fd()).into_bytes();
+    path.extend_from_slice(name);
+    fs::lgetxattr(path, c"security.capability", &mut [0u8; 64][..]).is_ok()
 }
 
 /// Digest of an object's extended attributes, access lists included. `None` where they can't be read.

@@ -526,6 +526,36 @@ fn the_replaced_files_attributes_and_access_list_stay_and_a_hard_link_is_told() 
 }
 
 #[test]
+fn capabilities_and_a_group_that_are_lost_are_told_before() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let fixture = Fixture::new(World::UserKernel, "echo 1 > c; chmod 755 c; echo 1 > plain");
+    let set = Command::new("setfattr")
+        .args([
+            "-n",
+            "security.capability",
+            "-v",
+            "0x0100000200040000000000000000000000000000",
+            "c",
+        ])
+        .current_dir(&fixture.project)
+        .status();
+    if !set.is_ok_and(|status| status.success()) {
+        // Not in this user namespace.
+        return;
+    }
+    fixture.task("echo 2 > c2; chmod 755 c2; mv c2 c; echo 2 > plain");
+    let review = fixture.review();
+    let told = |path: &str| {
+        let change = review.selected().find(|c| c.path.as_bytes() == path.as_bytes()).unwrap();
+        change.reason.clone()
+    };
+    assert!(told("c").unwrap().contains("capabilities"));
+    assert_eq!(told("plain"), None);
+}
+
+#[test]
 fn what_is_ignored_lands_only_when_asked_for_and_keeps_its_folder() {
     let fixture = Fixture::new(
         World::UserKernel,

@@ -1,4 +1,5 @@
 //! A process stopped at each system call that writes, to be killed there or told that the call fails. For tests.
+#![cfg(target_arch = "x86_64")] // the registers of a call
 
 use nix::errno::Errno;
 use nix::libc;
@@ -105,7 +106,7 @@ pub(super) fn run(name: &str, key: &str, value: &str, at: &mut dyn FnMut(&Call) 
 }
 
 fn look(thread: Pid, regs: &libc::user_regs_struct) -> Option<Call> {
-    let int = |value: u64| value as u32 as i32;
+    let int = |value: u64| u32::try_from(value & 0xffff_ffff).unwrap().cast_signed();
     let fd = |value: u64| {
         let path = std::fs::read_link(format!("/proc/{thread}/fd/{}", int(value)));
         path.map(|p| p.display().to_string()).unwrap_or_default()
@@ -129,7 +130,7 @@ fn look(thread: Pid, regs: &libc::user_regs_struct) -> Option<Call> {
         }
     };
     let (a, b, c, d) = (regs.rdi, regs.rsi, regs.rdx, regs.r10);
-    let (name, paths) = match regs.orig_rax as i64 {
+    let (name, paths) = match regs.orig_rax.cast_signed() {
         libc::SYS_openat
             if int(c) & (libc::O_CREAT | libc::O_TMPFILE) & !libc::O_DIRECTORY != 0 =>
         {

@@ -5,7 +5,7 @@ use super::{Folder, Pending, Scan, Shows};
 use crate::land::changeset::{Base, Node};
 use crate::land::kind::{ChangeState, EntryType};
 use crate::land::rules;
-use crate::land::tree::Meta;
+use crate::land::tree::{self, Meta};
 use landbox_shared::path::RelPath;
 use landbox_shared::policy::Backend;
 use std::io;
@@ -49,7 +49,9 @@ impl Scan<'_> {
         }
         let in_base = !matches!(base, Base::Absent);
         let in_layer = new.is_some();
-        let why = why.or_else(|| rules::note(&base, new.as_ref(), real_meta.as_ref()));
+        let has_capabilities = || real.is_some_and(|dir| tree::has_capabilities(dir, name));
+        let why =
+            why.or_else(|| rules::note(&base, new.as_ref(), real_meta.as_ref(), has_capabilities));
         let folder_mode = |node: &Node| match node {
             Node::Dir { mode } => Some(*mode),
             Node::File { .. }

@@ -156,7 +156,11 @@ fn undo_with(
     sync_parents(&journal.steps, &project);
     before(journal.steps.len())?;
     entry.undone_now(state)?;
-    let finished = finish::finish(&journal, state, session.as_ref())?;
+    let finished = finish::finish(&journal, state, session.as_ref()).map_err(|failure| {
+        failure.hint(
+            "the project is as it was before the landing; the next landbox command does the rest",
+        )
+    })?;
     lock.end()?;
     Ok(Undone {
         session: entry.session.clone(),
