@@ -50,6 +50,8 @@ pub(crate) enum Message {
     LinkReady,
     /// Init to task: the root with this device and inode number stands.
     Mounted(u64, u64),
+    /// Task to init: I am in it, with mounts of my own.
+    Entered,
     /// Task to init: all rights are gone; the Landlock ABI that scopes me.
     Confined(u32),
     /// Init to monitor: the boundary stands; the numbers of the mounts that the evidence lists, in its order. Beside it
@@ -80,16 +82,16 @@ impl<T: Serialize + DeserializeOwned> Channel<T> {
     /// Waits for the next thing said, and gives the descriptors beside it. `None`: the other side is gone.
     pub(crate) fn receive(&self, stage: Stage) -> Result<Option<(T, Vec<OwnedFd>)>, Failure> {
         let doing = format!("hearing from {}", self.peer);
-        let mut buffer = vec![0; limits::PACKET_BYTES];
         let (mut assembler, mut beside) = (Assembler::default(), Vec::new());
         loop {
-            let received = socket::receive(self.as_fd(), &mut buffer, MsgFlags::empty());
-            let (length, fds) = match received {
-                Ok((0, _)) | Err(Errno::ECONNRESET) => return Ok(None),
-                received => received.stage(stage, &doing)?,
-            };
+            let (packet, fds) =
+                match socket::receive(self.as_fd(), limits::PACKET_BYTES, MsgFlags::empty()) {
+                    Ok((packet, _)) if packet.is_empty() => return Ok(None),
+                    Err(Errno::ECONNRESET) => return Ok(None),
+                    received => received.stage(stage, &doing)?,
+                };
             beside.extend(fds);
-            let value = assembler.push(buffer.get(..length).unwrap_or_default());
+            let value = assembler.push(&packet);
             if let Some(value) = value.map_err(|e| refused(stage, format!("{doing}: {e}")))? {
                 return Ok(Some((value, beside)));
             }
@@ -152,11 +154,8 @@ impl Events {
     /// Whether the controller's next packet is the word that lets the task start. Anything else, and a closed socket,
     /// is not.
     pub(crate) fn is_release(&self) -> bool {
-        // One byte more than the word, so that a longer packet is seen to be longer.
-        let mut buffer = [0; wire::RELEASE.len() + 1];
-        socket::receive(self.as_fd(), &mut buffer, MsgFlags::MSG_DONTWAIT).is_ok_and(
-            |(length, beside)| beside.is_empty() && buffer.get(..length) == Some(wire::RELEASE),
-        )
+        socket::receive(self.as_fd(), wire::RELEASE.len(), MsgFlags::MSG_DONTWAIT)
+            .is_ok_and(|(packet, beside)| beside.is_empty() && packet == wire::RELEASE)
     }
 }
 
@@ -189,6 +188,7 @@ mod tests {
             Message::AwaitLink,
             Message::LinkReady,
             Message::Mounted(u64::MAX, 1),
+            Message::Entered,
             Message::Confined(6),
             Message::Release,
             Message::End(Event::LinkLost),

@@ -9,7 +9,9 @@ use crate::init::Meant;
 use crate::mount::Mounted;
 use crate::start::namespaces;
 use landbox_shared::evidence::{Evidence, MountRecord, NetworkRecord};
-use landbox_shared::{mountinfo, readback};
+use landbox_shared::mountinfo;
+use landbox_shared::plan::Plan;
+use landbox_shared::readback::{self, Mounts};
 use nix::unistd::Pid;
 use std::fs::{self, File};
 use std::io::{Read, Seek};
@@ -18,35 +20,31 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 const STAGE: Stage = Stage::Evidence;
 const WATCH: Stage = Stage::Watch;
 
-/// What was read, and the open list of mounts, whose changes wake whoever polls it.
-#[derive(Debug)]
-pub(crate) struct Proof {
-    pub(crate) evidence: Evidence,
-    /// The numbers of the mounts in the evidence: one that is replaced at its place has another.
-    pub(crate) ids: Vec<u32>,
-    pub(crate) table: File,
+/// Reads the mounts of process `task`, and gives the open list of them, too: its changes wake whoever polls it.
+pub(crate) fn mounts(task: Pid, plan: &Plan, mounted: &Mounted) -> Result<(Mounts, File), Failure> {
+    // Opened before it is read, so that a change in between wakes the monitor.
+    let path = format!("/proc/{task}/mountinfo");
+    let mut table = File::open(&path).at(STAGE, &path, "opening the list of mounts")?;
+    let mut text = Vec::with_capacity(mountinfo::USUAL);
+    table.read_to_end(&mut text).at(STAGE, &path, "reading the list of mounts")?;
+    Ok((readback::mounts(&text, &mounted.points, plan)?, table))
 }
 
-/// Reads everything about process `task`.
+/// Reads everything else about process `task`. Gives the evidence, and the numbers of the mounts in it: one that is replaced
+/// at its place has another.
 pub(crate) fn read(
     task: Pid,
     meant: &Meant,
-    mounted: &Mounted,
+    mounts: Mounts,
     network_boundary: Option<&NetworkRecord>,
     landlock_abi: u32,
-) -> Result<Proof, Failure> {
+) -> Result<(Evidence, Vec<u32>), Failure> {
     let read = |name: &str| {
         let path = format!("/proc/{task}/{name}");
         fs::read_to_string(&path).at(STAGE, &path, "reading the boundary back")
     };
-    // Opened before it is read, so that a change in between wakes the monitor.
-    let path = format!("/proc/{task}/mountinfo");
-    let mut table = File::open(&path).at(STAGE, &path, "opening the list of mounts")?;
-    let mut mounts = Vec::with_capacity(mountinfo::USUAL);
-    table.read_to_end(&mut mounts).at(STAGE, &path, "reading the list of mounts")?;
     let (users, groups) = (read("uid_map")?, read("gid_map")?);
     let found = readback::Found {
-        mountinfo: &mounts,
         status: &read("status")?,
         maps: [&users, &groups],
         namespaces: namespaces(&task.to_string(), STAGE)?,
@@ -57,13 +55,11 @@ pub(crate) fn read(
         plan: &meant.plan,
         envelope_digest: meant.envelope_digest,
         maps: &meant.maps,
-        points: &mounted.points,
         callers: meant.caller.namespaces,
         landlock_abi,
         network_boundary,
     };
-    let (evidence, ids) = readback::judge(&meant, &found)?;
-    Ok(Proof { evidence, ids, table })
+    readback::judge(&meant, &found, mounts)
 }
 
 /// The open list of mounts and those that must stay.

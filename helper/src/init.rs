@@ -2,7 +2,7 @@
 
 use crate::channel::{Channel, Message};
 use crate::confine;
-use crate::evidence::{self, Proof};
+use crate::evidence;
 use crate::failure::{Context, Failure, Stage, failed, refused, refused_at};
 use crate::lock::{self, Locked};
 use crate::mount::{self, FuseRequest, Mounted as Mounts};
@@ -15,7 +15,7 @@ use crate::verify::Verified;
 use crate::{caps, sys, task};
 use landbox_shared::digest::Digest;
 use landbox_shared::event::Event;
-use landbox_shared::evidence::NetworkRecord;
+use landbox_shared::evidence::{Evidence, NetworkRecord};
 use landbox_shared::idmap::{IdMaps, Worlds};
 use landbox_shared::plan::Plan;
 use landbox_shared::policy::Network;
@@ -222,17 +222,24 @@ impl Networked {
         let Self { meant, mounts, crew, network } = self;
         let root = stat("/").at(STAGE, "/", "reading the new root")?;
         crew.channel.send(STAGE, &Message::Mounted(root.st_dev, root.st_ino), &[])?;
+        crew.channel.expect(STAGE, &Message::Entered)?;
+        // Its mounts are its own from here on, and nobody may change them: read while it gives its rights up.
+        let listed = evidence::mounts(crew.task, &meant.plan, &mounts);
         let Message::Confined(abi) = crew.channel.hear(STAGE)? else {
             return Err(refused(STAGE, "the task spoke out of turn"));
         };
-        let proof = evidence::read(crew.task, &meant, &mounts, network.as_ref(), abi)?;
-        Ok(Confined { proof, roots: mounts.layer_roots, crew })
+        // After the task's own words, which say why where it is gone.
+        let (listed, table) = listed?;
+        let (evidence, ids) = evidence::read(crew.task, &meant, listed, network.as_ref(), abi)?;
+        Ok(Confined { evidence, ids, table, roots: mounts.layer_roots, crew })
     }
 }
 
 /// The task has no rights left, and the kernel said so. The plan and all it held are gone from memory.
 struct Confined {
-    proof: Proof,
+    evidence: Evidence,
+    ids: Vec<u32>,
+    table: File,
     roots: Vec<OwnedFd>,
     crew: Crew,
 }
@@ -241,7 +248,7 @@ impl Confined {
     /// Shows the evidence, gives up what init could do, and waits for the word.
     fn release(self, monitor: &Channel) -> Result<Released, Failure> {
         const STAGE: Stage = Stage::Release;
-        let Self { proof: Proof { evidence, ids, table }, roots, crew } = self;
+        let Self { evidence, ids, table, roots, crew } = self;
         let beside: Vec<_> = once(table.as_fd()).chain(roots.iter().map(AsFd::as_fd)).collect();
         monitor.send(STAGE, &Message::Ready(Box::new(evidence), ids), &beside)?;
         drop(beside);
@@ -250,7 +257,6 @@ impl Confined {
         prctl::set_dumpable(false).stage(STAGE, "closing init's memory")?;
         caps::drop_all().stage(STAGE, "dropping init's capabilities")?;
         confine::install(&confine::filters(landbox_seccomp::init)?)?;
-        process::trim_memory();
         monitor.expect(STAGE, &Message::Release)?;
         crew.channel.send(STAGE, &Message::Release, &[])?;
         Ok(Released(crew))

@@ -7,16 +7,15 @@ use crate::failure::{Context, Failure, Stage, refused, require};
 use crate::fuse::{self, Daemon};
 use crate::net::{Link, Recorder};
 use crate::ns::{self, Isolated};
-use crate::sys::process::{self, Child};
+use crate::sys::process::Child;
 use crate::{caps, confine};
-use landbox_seccomp::{Program, recorder};
 use landbox_shared::event::Event;
 use landbox_shared::evidence::Evidence;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::prctl;
 use std::ops::ControlFlow::{self, Break, Continue};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 /// How often the mounts and the link are looked at, in milliseconds. The kernel says at once that one has gone, but not that one has
 /// moved: where the host renames what a mount lies on, or a folder above, the mount goes along, and at the old place the
@@ -36,18 +35,21 @@ struct Monitor<'a> {
     /// Init waits for the link.
     awaited: bool,
     recorder: Option<Recorder>,
+    /// How many children there will be, and how many are ready.
+    due: usize,
+    started: usize,
     phase: Phase,
-    /// Its own filter, compiled while init mounts.
-    filters: Result<Vec<Program>, Failure>,
     /// Since the evidence is shown.
     watch: Option<Watch>,
 }
 
 /// How far the session is.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, PartialEq, PartialOrd)]
 enum Phase {
-    /// Init mounts and confines.
+    /// Init has children to ask for yet.
     Preparing,
+    /// The monitor has no rights left; init mounts and confines.
+    Confined,
     /// The evidence is shown; the controller has not answered.
     Shown,
     /// The task runs.
@@ -56,7 +58,7 @@ enum Phase {
 
 /// Stays until the session is over and nothing of it is left, then tells how it ended.
 pub(crate) fn stay(isolated: Isolated, events: &Events) {
-    let Isolated { init, channel, lock } = isolated;
+    let Isolated { init, channel, lock, children } = isolated;
     let mut monitor = Monitor {
         events,
         init,
@@ -65,12 +67,13 @@ pub(crate) fn stay(isolated: Isolated, events: &Events) {
         link: None,
         awaited: false,
         recorder: None,
+        due: children,
+        started: 0,
         phase: Phase::Preparing,
-        filters: confine::filters(landbox_seccomp::monitor),
         watch: None,
     };
     let end = loop {
-        match monitor.turn() {
+        match monitor.confine().and_then(|()| monitor.turn()) {
             Ok(Continue(())) => {}
             Ok(Break(end)) => break end,
             Err(failure) => break Some(Event::Failed(failure)),
@@ -123,8 +126,8 @@ impl Monitor<'_> {
             return self.hear_controller();
         }
         if let Some((dead, _)) = self.daemons.iter().zip(&mut ready).find(|(_, ended)| *ended) {
-            let preparing = self.phase == Phase::Preparing;
-            return Err(dead.ended(if preparing { Stage::Layer } else { Stage::Watch }));
+            let early = self.phase < Phase::Shown;
+            return Err(dead.ended(if early { Stage::Layer } else { Stage::Watch }));
         }
         if let Some(lost) = self.look_at_link()? {
             return Ok(Break(Some(lost)));
@@ -143,40 +146,38 @@ impl Monitor<'_> {
 
     /// Notices that the link is ready, and what is to be told where it has ended.
     fn look_at_link(&mut self) -> Result<Option<Event>, Failure> {
-        let preparing = self.phase == Phase::Preparing;
+        let preparing = self.phase < Phase::Shown;
         let Some(link) = &mut self.link else { return Ok(None) };
         if link.has_ended() {
             return if preparing { Err(link.ended()) } else { Ok(Some(Event::LinkLost)) };
         }
         if link.is_ready()? && self.awaited {
             self.awaited = false;
+            self.started += 1;
             self.channel.send(Stage::Network, &Message::LinkReady, &[])?;
         }
         Ok(None)
     }
 
     fn hear_init(&mut self) -> Result<Turn, Failure> {
-        let preparing = self.phase == Phase::Preparing;
+        let (preparing, confined) = (self.phase == Phase::Preparing, self.phase == Phase::Confined);
         match self.channel.receive(Stage::Watch)? {
             Some((Message::Fuse(layer), fds)) if preparing => {
                 self.daemons.push(fuse::start(&self.init, layer, &fds)?);
+                self.started += 1;
                 self.channel.send(Stage::Layer, &Message::FuseStarted, &[])?;
                 Ok(Continue(()))
             }
             Some((Message::Link(sandboxed), fds)) if preparing && self.link.is_none() => {
                 self.link = Some(Link::start(&self.init, sandboxed)?);
-                for socket in fds {
-                    let number = socket.as_raw_fd().cast_unsigned();
-                    self.filters = confine::filters(|arch| recorder(arch, number));
-                    self.recorder = Some(Recorder::new(socket));
-                }
+                self.recorder = fds.into_iter().next().map(Recorder::new);
                 Ok(Continue(()))
             }
             Some((Message::AwaitLink, _)) if preparing => {
                 self.awaited = true;
                 self.look_at_link().map(|lost| lost.map_or(Continue(()), |lost| Break(Some(lost))))
             }
-            Some((Message::Ready(evidence, ids), beside)) if preparing => {
+            Some((Message::Ready(evidence, ids), beside)) if confined => {
                 self.show(evidence, &ids, beside)?;
                 Ok(Continue(()))
             }
@@ -195,7 +196,24 @@ impl Monitor<'_> {
         last.filter(ended).map_or(failure, |daemon| daemon.ended(Stage::Layer))
     }
 
-    /// Gives up every right, then shows the evidence.
+    /// Gives up every right, once, as soon as there is nothing more to start: while init mounts.
+    fn confine(&mut self) -> Result<(), Failure> {
+        const STAGE: Stage = Stage::Release;
+        if self.phase != Phase::Preparing || self.started < self.due {
+            return Ok(());
+        }
+        prctl::set_dumpable(false).stage(STAGE, "closing the monitor's memory")?;
+        caps::drop_all().stage(STAGE, "dropping the monitor's capabilities")?;
+        let filters = match self.recorder.as_ref().map(Recorder::number) {
+            None => confine::filters(landbox_seccomp::monitor)?,
+            Some(socket) => confine::filters(|arch| landbox_seccomp::recorder(arch, socket))?,
+        };
+        confine::install(&filters)?;
+        self.phase = Phase::Confined;
+        Ok(())
+    }
+
+    /// Shows the evidence.
     fn show(
         &mut self,
         evidence: Box<Evidence>,
@@ -210,9 +228,6 @@ impl Monitor<'_> {
         require(all, STAGE, "there is not one root for each layer")?;
         require(ids.len() == evidence.mounts.len(), STAGE, "there is not one number a mount")?;
         self.watch = Some(Watch::new(table, ids, &evidence.mounts));
-        prctl::set_dumpable(false).stage(STAGE, "closing the monitor's memory")?;
-        caps::drop_all().stage(STAGE, "dropping the monitor's capabilities")?;
-        confine::install(self.filters.as_ref().map_err(Failure::clone)?)?;
         let mut shown = vec![self.init.pidfd.as_fd()];
         shown.extend(roots.iter().map(AsFd::as_fd));
         self.events.send(STAGE, &Event::Ready(evidence), &shown)?;
@@ -226,9 +241,7 @@ impl Monitor<'_> {
             return Ok(Break(None));
         }
         self.phase = Phase::Running;
-        // The task first: it need not wait for our tidying up.
         self.channel.send(Stage::Release, &Message::Release, &[])?;
-        process::trim_memory();
         Ok(Continue(()))
     }
 }

@@ -25,6 +25,8 @@ pub(crate) struct Isolated {
     pub(crate) init: Child,
     pub(crate) channel: Channel,
     pub(crate) lock: File,
+    /// How many children init will ask for: a daemon a fuse layer, and the link.
+    pub(crate) children: usize,
 }
 
 /// Makes init in N, writes N's maps, and waits until init has made the task in T. Only the monitor returns.
@@ -58,7 +60,8 @@ pub(crate) fn isolate(
         if matches!(answer, Ok(Message::Isolated)) {
             caps::give_up(mode).stage(STAGE, "giving the file capability up")?;
             let_go_of_stdio(&null)?;
-            return Ok(Isolated { init, channel: ours, lock: locked.lock });
+            let children = verified.plan.children();
+            return Ok(Isolated { init, channel: ours, lock: locked.lock, children });
         }
         end(&init);
         if answer? != Message::OneOnly {

@@ -11,7 +11,7 @@ use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
 use nix::sys::signal::Signal;
 use nix::sys::stat::{Mode, umask};
-use nix::unistd::{getegid, geteuid};
+use nix::unistd::{chdir, getegid, geteuid};
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
@@ -54,6 +54,10 @@ pub(crate) fn start() -> Result<Caller, Failure> {
     // cleared what the controller may have set, so it is set here. A controller that died before this line has closed
     // its end of the socket: sending the challenge fails.
     prctl::set_pdeathsig(Signal::SIGKILL).stage(STAGE, "tying this process to its caller")?;
+
+    // A monitor that stood in the caller's folder would keep its file system busy. And pivot_root moves every process that
+    // stands in the old root along: the task must not stand elsewhere.
+    chdir("/").stage(STAGE, "leaving the caller's folder")?;
 
     let read = |path: &str| fs::read_to_string(path).at(STAGE, path, "reading a map");
     let maps = [read("/proc/self/uid_map")?, read("/proc/self/gid_map")?];

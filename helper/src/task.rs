@@ -41,9 +41,6 @@ pub(crate) fn run(init: &Channel, meant: &Meant, exec: Exec) -> ! {
 
 fn prepare(init: &Channel, meant: &Meant, exec: Exec) -> Result<Program, Failure> {
     let Meant { caller, plan, envelope_digest: _, maps } = meant;
-    // pivot_root moves every process that stands in the old root along, and this one must not stand elsewhere.
-    chdir("/").stage(STAGE, "leaving the caller's folder")?;
-
     // While init mounts, on the other processor.
     let filters = match plan.seccomp {
         SeccompProfile::Base => confine::filters(landbox_seccomp::base)?,
@@ -60,6 +57,7 @@ fn prepare(init: &Channel, meant: &Meant, exec: Exec) -> Result<Program, Failure
     let here = stat("/").at(STAGE, "/", "reading the new root")?;
     let moved = root == Message::Mounted(here.st_dev, here.st_ino);
     require(moved, STAGE, "the new root is not the one that was made")?;
+    init.send(STAGE, &Message::Entered, &[])?;
     setsid().stage(STAGE, "starting a session")?;
     open_terminal(&plan.stdio).at(STAGE, CONSOLE, "opening the terminal")?;
     chdir(plan.cwd.as_path()).at(STAGE, &plan.cwd, "entering the working folder")?;

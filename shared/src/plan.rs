@@ -53,6 +53,14 @@ impl Plan {
     }
 }
 
+impl Plan {
+    /// How many programs beside the task it takes: a daemon a fuse layer, and the link of a network policy.
+    pub fn children(&self) -> usize {
+        let fuse = self.layers().filter(|layer| layer.backend == Backend::Fuse).count();
+        fuse + usize::from(matches!(self.network, Network::Policy(_)))
+    }
+}
+
 /// What one of the descriptors 0 to 2 is. Never a descriptor of the caller's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Stdio {

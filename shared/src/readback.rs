@@ -34,8 +34,6 @@ pub struct Meant<'a> {
     pub envelope_digest: Digest,
     /// The id maps that were written.
     pub maps: &'a IdMaps,
-    /// The places of the mounts that must stay.
-    pub points: &'a [AbsPath],
     /// The caller's namespaces.
     pub callers: Inodes,
     /// The Landlock ABI whose scopes the task entered.
@@ -47,8 +45,6 @@ pub struct Meant<'a> {
 /// What the kernel lists of the task.
 #[derive(Clone, Copy, Debug)]
 pub struct Found<'a> {
-    /// `mountinfo`.
-    pub mountinfo: &'a [u8],
     /// `status`.
     pub status: &'a str,
     /// `uid_map` and `gid_map`.
@@ -57,17 +53,44 @@ pub struct Found<'a> {
     pub namespaces: Inodes,
 }
 
-/// The evidence, and the numbers of the mounts in it: one that is replaced at its place has another.
-pub fn judge(meant: &Meant<'_>, found: &Found<'_>) -> Result<(Evidence, Vec<u32>), Failure> {
-    let Meant { plan, maps, .. } = *meant;
-    let mounts = mountinfo::parse(found.mountinfo)
+/// What evidence says of the task's mounts.
+#[derive(Debug)]
+pub struct Mounts {
+    records: Vec<MountRecord>,
+    ids: Vec<u32>,
+    digest: Digest,
+    count: u32,
+    private: bool,
+    layers: Vec<LayerRecord>,
+}
+
+/// Judges `mountinfo` of the task, in which `points` are the places of the mounts that must stay.
+pub fn mounts(mountinfo: &[u8], points: &[AbsPath], plan: &Plan) -> Result<Mounts, Failure> {
+    let mounts = mountinfo::parse(mountinfo)
         .ok_or_else(|| refused(STAGE, "the list of mounts is not readable"))?;
+    judge_access(&mounts, points, plan)?;
+    let (records, ids) = records(&mounts, points)?;
+    Ok(Mounts {
+        records,
+        ids,
+        digest: mountinfo::digest(&mounts),
+        count: u32::try_from(mounts.len()).unwrap_or(u32::MAX),
+        private: !mounts.iter().any(|mount| mount.propagates),
+        layers: layers(&mounts, plan)?,
+    })
+}
+
+/// The evidence, and the numbers of the mounts in it: one that is replaced at its place has another.
+pub fn judge(
+    meant: &Meant<'_>,
+    found: &Found<'_>,
+    mounts: Mounts,
+) -> Result<(Evidence, Vec<u32>), Failure> {
+    let Meant { plan, maps, .. } = *meant;
     let status = procfs::status(found.status)
         .ok_or_else(|| refused(STAGE, "the task's status is not readable"))?;
     let fits = maps.task.iter().zip(found.maps).all(|(meant, found)| IdMaps::fits(meant, found));
     require(fits, STAGE, "the task's id maps are not the ones that were meant")?;
-    judge_access(&mounts, meant.points, plan)?;
-    let (records, ids) = records(&mounts, meant.points)?;
     let evidence = Evidence {
         helper_version: meant.helper_version.to_owned(),
         mode: meant.mode,
@@ -76,10 +99,10 @@ pub fn judge(meant: &Meant<'_>, found: &Found<'_>) -> Result<(Evidence, Vec<u32>
         namespaces: judge_namespaces(found.namespaces, meant.callers, &plan.network)?,
         owner_map: maps.owner,
         second_user_namespace: maps.worlds == Worlds::Two,
-        mounts: records,
-        mount_table_digest: mountinfo::digest(&mounts),
-        mount_count: u32::try_from(mounts.len()).unwrap_or(u32::MAX),
-        propagation_private: !mounts.iter().any(|mount| mount.propagates),
+        mounts: mounts.records,
+        mount_table_digest: mounts.digest,
+        mount_count: mounts.count,
+        propagation_private: mounts.private,
         caps: status.caps,
         no_new_privs: status.no_new_privs,
         seccomp_mode: status.seccomp_mode,
@@ -88,9 +111,9 @@ pub fn judge(meant: &Meant<'_>, found: &Found<'_>) -> Result<(Evidence, Vec<u32>
         landlock_abi: meant.landlock_abi,
         network: plan.network.clone(),
         network_boundary: meant.network_boundary.cloned(),
-        layers: layers(&mounts, plan)?,
+        layers: mounts.layers,
     };
-    evidence.flaw().map_or(Ok((evidence, ids)), |flaw| Err(refused(STAGE, flaw)))
+    evidence.flaw().map_or(Ok((evidence, mounts.ids)), |flaw| Err(refused(STAGE, flaw)))
 }
 
 /// Each of the task's namespaces must differ from the caller's but the network's, where the plan says so.
@@ -198,14 +221,20 @@ mod tests {
 
     /// The judgement of a whole boundary, changed by `change`.
     fn judged(change: impl FnOnce(&mut Found<'_>, &mut Plan)) -> Result<Evidence, Failure> {
+        judged_with(TABLE, change)
+    }
+
+    fn judged_with(
+        table: &str,
+        change: impl FnOnce(&mut Found<'_>, &mut Plan),
+    ) -> Result<Evidence, Failure> {
         let (mut plan, ids) = (plan(), [1000, 1000]);
         let own = [String::new(), String::new()];
         let maps = IdMaps::new(HelperMode::Unprivileged, ids, &own, Worlds::Two).unwrap();
         let (points, mut namespaces) = ([abs("/"), abs("/p")], [2; 6]);
         namespaces[5] = 1;
         let id_maps = ["      1000          0          1\n"; 2];
-        let mut found =
-            Found { mountinfo: TABLE.as_bytes(), status: STATUS, maps: id_maps, namespaces };
+        let mut found = Found { status: STATUS, maps: id_maps, namespaces };
         change(&mut found, &mut plan);
         let meant = Meant {
             helper_version: "0",
@@ -213,12 +242,11 @@ mod tests {
             plan: &plan,
             envelope_digest: Digest([2; 32]),
             maps: &maps,
-            points: &points,
             callers: [1; 6],
             landlock_abi: 6,
             network_boundary: None,
         };
-        judge(&meant, &found).map(|(evidence, ids)| {
+        judge(&meant, &found, mounts(table.as_bytes(), &points, &plan)?).map(|(evidence, ids)| {
             assert_eq!(ids, [1, 2]);
             evidence
         })
@@ -240,13 +268,11 @@ mod tests {
         assert!(broken(|found, _| found.namespaces[5] = 2).contains("net namespace"));
         assert!(broken(|_, plan| plan.network = Network::None).contains("net namespace"));
         assert!(broken(|found, _| found.status = "Seccomp:\t2\n").contains("status"));
-        assert!(broken(|found, _| found.mountinfo = b"x").contains("list of mounts"));
-        assert!(broken(|found, _| found.mountinfo = &TABLE.as_bytes()[..33]).contains("missing"));
-        let shared =
-            b"1 0 0:1 / / ro,nosuid shared:1 - ext4 a b\n2 1 0:2 / /p rw - overlay a userxattr\n";
-        assert!(judged(|found, _| found.mountinfo = shared).is_err());
-        let plain = b"1 0 0:1 / / ro,nosuid - ext4 a b\n2 1 0:2 / /p rw - overlay a rw\n";
-        assert_eq!(judged(|found, _| found.mountinfo = plain).unwrap_err().stage, Stage::Layer);
+        let listed = |table: &str| judged_with(table, |_, _| {}).unwrap_err();
+        assert!(listed("x").detail.contains("list of mounts"));
+        assert!(listed(&TABLE[..33]).detail.contains("missing"));
+        assert!(listed(&TABLE.replace("nosuid", "nosuid shared:1")).detail.contains("appear"));
+        assert_eq!(listed(&TABLE.replace("userxattr", "")).stage, Stage::Layer);
     }
 
     #[test]

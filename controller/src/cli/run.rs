@@ -100,8 +100,15 @@ pub(super) fn run(call: &Invocation, args: RunArgs) -> Result<u8> {
     let report = args.report.as_deref();
     let mut may_repeat = true;
     loop {
-        let (mut session, attendance) = create(&starter.state, snapshot.clone())?;
-        let unstarted = match starter.launch(&mut session, &config.command, report) {
+        let begun = starter.begin()?;
+        let (mut session, attendance) = match create(&starter.state, snapshot.clone()) {
+            Ok(made) => made,
+            Err(failure) => {
+                begun.abandon();
+                return Err(failure);
+            }
+        };
+        let unstarted = match starter.launch(&mut session, &config.command, report, begun) {
             Ok(code) => return Ok(code),
             Err(unstarted) => unstarted,
         };

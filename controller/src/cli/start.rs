@@ -7,7 +7,7 @@ use crate::error::{Context, Failure, Result};
 use crate::host::{self, Facts, LaunchView};
 use crate::land;
 use crate::land::watch::Watcher;
-use crate::launch::{self, Launched, Refusal};
+use crate::launch::{self, Helper, Launched, Refusal};
 use crate::overlay::prepare;
 use crate::plan;
 use crate::pty::signals::Signals;
@@ -57,14 +57,23 @@ impl<'a> Starter<'a> {
         }
     }
 
+    /// Starts the helper, first of all: it gets ready on another processor while the session is made.
+    pub(super) fn begin(&self) -> Result<Begun> {
+        let terminal = Terminal::find();
+        let Made { stdio, task, console } = Stdio::make(terminal.as_ref())?;
+        let helper = launch::start(&self.helper, task)?;
+        Ok(Begun { terminal, stdio, console, helper })
+    }
+
     /// Launches `session` with `argv` and sees it through: relay, exit, state, figures, report. Gives the exit code.
     pub(super) fn launch(
         &self,
         session: &mut Session,
         argv: &[OsString],
         report: Option<&Path>,
+        begun: Begun,
     ) -> Result<u8, Unstarted> {
-        let (Relayed { end, lost, leaving }, sockets) = self.attempt(session, argv)?;
+        let (Relayed { end, lost, leaving }, sockets) = self.attempt(session, argv, begun)?;
         let (mut code, told) = outcome::conclude(session, end)?;
         // From here on something ran: no failure of ours may look as if nothing had.
         if let Err(failure) = settle(session) {
@@ -92,12 +101,10 @@ impl<'a> Starter<'a> {
         &self,
         session: &mut Session,
         argv: &[OsString],
+        begun: Begun,
     ) -> Result<(Relayed, Vec<AbsPath>), Unstarted> {
         let number = session.state.launches.last().map_or(1, |last| last.number + 1);
-        let terminal = Terminal::find();
-        let Made { stdio, task, console } = Stdio::make(terminal.as_ref())?;
-        // First of all: it gets ready on another processor meanwhile.
-        let helper = launch::start(&self.helper, task)?;
+        let Begun { terminal, stdio, console, helper } = begun;
         let prepared = match self.prepare(session, argv, number, console, stdio.kinds) {
             Ok(prepared) => prepared,
             Err(failure) => {
@@ -197,6 +204,22 @@ impl<'a> Starter<'a> {
         if let Err(e) = written {
             self.call.ui.warning(format!("can't write the report {}: {e}", show(path)));
         }
+    }
+}
+
+/// A helper that is getting ready, and what its task will have for descriptors.
+#[derive(Debug)]
+pub(super) struct Begun {
+    terminal: Option<Terminal>,
+    stdio: Stdio,
+    console: Option<AbsPath>,
+    helper: Helper,
+}
+
+impl Begun {
+    /// For a launch that does not come about.
+    pub(super) fn abandon(self) {
+        self.helper.abandon();
     }
 }
 

@@ -5,12 +5,12 @@ mod spawn;
 mod verify;
 
 pub use events::{EventSocket, Received};
-pub use spawn::{Helper, start};
+pub use spawn::{Helper, Process, start};
 
 use crate::error::{Context, Failure, Kind, Result};
 use crate::pty::signals::Signals;
 use crate::seal::{self, Key};
-use crate::session::store::show;
+use crate::session::store::{show, write_new};
 use crate::ui::text::visible;
 use landbox_shared::digest::Digest;
 use landbox_shared::event::{self, Event, Stage};
@@ -25,7 +25,6 @@ use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
-use std::process::Child;
 use std::time::{Duration, Instant};
 
 /// How long the helper may take to set a boundary up: a hundred starts at once on a slow machine stay far below it.
@@ -35,7 +34,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct Launched {
     /// The monitor.
-    pub child: Child,
+    pub child: Process,
     /// Where events come from.
     pub events: EventSocket,
     /// A pidfd of the session's init.
@@ -88,18 +87,17 @@ pub fn launch(
 
 /// The helper on its way out: it is gone when this is dropped.
 #[derive(Debug)]
-pub struct Leaving(Child);
+pub struct Leaving(Process);
 
 impl Leaving {
     /// Of a helper whose channel ends.
-    pub fn new(child: Child) -> Self {
+    pub fn new(child: Process) -> Self {
         Self(child)
     }
 
     /// Waits until it is gone.
     pub fn wait(&mut self) {
-        // Once reaped, its number may be somebody else's.
-        if !matches!(self.0.try_wait(), Ok(Some(_))) {
+        if !self.0.has_ended() {
             reap(&mut self.0);
         }
     }
@@ -112,10 +110,9 @@ impl Drop for Leaving {
 }
 
 /// Waits for the helper's end, and kills it where it does not come.
-pub fn reap(child: &mut Child) {
+pub fn reap(child: &mut Process) {
     let deadline = Instant::now() + Duration::from_secs(5);
-    let pid = rustix::process::Pid::from_child(child);
-    if let Ok(pidfd) = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) {
+    if let Some(pidfd) = child.pidfd() {
         while let Some(limit) = remaining(deadline) {
             let mut fds = [PollFd::new(&pidfd, PollFlags::IN)];
             match rustix::event::poll(&mut fds, Some(&limit)) {
@@ -124,9 +121,8 @@ pub fn reap(child: &mut Child) {
             }
         }
     }
-    if !matches!(child.try_wait(), Ok(Some(_))) {
-        let _ = child.kill();
-        let _ = child.wait();
+    if !child.has_ended() {
+        child.kill();
     }
 }
 
@@ -189,7 +185,7 @@ fn handshake(
         | Event::Egress(_) => return Err(unexpected(&event)),
     };
     let stored = folder.join("evidence.json");
-    crate::session::store::write_json(&stored, &evidence, 0o600)?;
+    write_new(&stored, &evidence, 0o600)?;
     verify::check(plan, &sealed.digest, &evidence).map_err(|why| {
         Refusal::Helper(event::Failure {
             stage: Stage::Evidence,

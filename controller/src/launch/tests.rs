@@ -71,8 +71,10 @@ fn against(
         None,
     )
     .unwrap();
+    #[expect(clippy::zombie_processes, reason = "reaped below, by its number")]
+    let child = std::process::Command::new("true").spawn().unwrap();
     let mut helper = spawn::Helper {
-        child: std::process::Command::new("true").spawn().unwrap(),
+        child: spawn::Process::new(child.id().try_into().unwrap()),
         frames: Some(File::from(frames_out)),
         events: EventSocket::new(ours),
     };

@@ -1,6 +1,5 @@
 //! Output to anything but a terminal: one thread per stream, so that a slow reader holds up nothing else.
 
-use crate::error::{Context, Result};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -13,11 +12,21 @@ const BUFFER: usize = 64 << 10;
 /// The thread needs its buffer (on the heap) and a few frames.
 const STACK: usize = 64 << 10;
 
-/// A running copy.
+/// The copy of one stream.
 #[derive(Debug)]
 pub(super) struct Copy {
-    done: OwnedFd,
-    progress: Arc<Progress>,
+    to: BorrowedFd<'static>,
+    state: State,
+    /// Why its thread could not be started.
+    error: Option<Errno>,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Nothing has come yet. Many programs never say anything on one of the two: a thread is started with the first byte.
+    Silent(OwnedFd),
+    /// A thread copies; `done` becomes readable when it has ended.
+    Running { done: OwnedFd, progress: Arc<Progress> },
 }
 
 #[derive(Debug, Default)]
@@ -29,41 +38,82 @@ struct Progress {
 }
 
 impl Copy {
-    /// Starts copying `from` (non-blocking) to `to` until the end of either.
-    pub(super) fn start(from: OwnedFd, to: BorrowedFd<'static>) -> Result<Self> {
-        let what = || "can't start copying output".to_string();
-        let (done, ended) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).context(what)?;
-        let progress = Arc::new(Progress::default());
-        let shared = Arc::clone(&progress);
-        std::thread::Builder::new()
-            .name("output".into())
-            .stack_size(STACK)
-            .spawn(move || {
+    /// Will copy `from` (non-blocking) to `to` until the end of either.
+    pub(super) fn new(from: OwnedFd, to: BorrowedFd<'static>) -> Self {
+        Self { to, state: State::Silent(from), error: None }
+    }
+
+    /// What [`Copy::advance`] wants to know about.
+    pub(super) fn watched(&self) -> [(BorrowedFd<'_>, PollFlags); 2] {
+        match &self.state {
+            // The reader's end, too: that a reader is gone must reach even a task that is silent.
+            State::Silent(from) => [(from.as_fd(), PollFlags::IN), (self.to, PollFlags::empty())],
+            State::Running { done, .. } => {
+                [(done.as_fd(), PollFlags::IN), (done.as_fd(), PollFlags::empty())]
+            }
+        }
+    }
+
+    /// Goes on with what was seen of the two that are watched. Whether the copy has ended.
+    pub(super) fn advance(&mut self, [first, second]: [PollFlags; 2]) -> bool {
+        match &self.state {
+            State::Silent(_) if first.contains(PollFlags::IN) => self.run().is_err(),
+            State::Silent(_) => {
+                !first.is_empty() || second.intersects(PollFlags::ERR | PollFlags::NVAL)
+            }
+            State::Running { .. } => !first.is_empty(),
+        }
+    }
+
+    fn run(&mut self) -> Result<(), Errno> {
+        let State::Silent(from) = &self.state else { return Ok(()) };
+        let to = self.to;
+        let start = || {
+            let from = rustix::io::fcntl_dupfd_cloexec(from, 0)?;
+            let (done, ended) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+            let progress = Arc::new(Progress::default());
+            let shared = Arc::clone(&progress);
+            let thread = std::thread::Builder::new().name("output".into()).stack_size(STACK);
+            let started = thread.spawn(move || {
                 copy(&from, to, &shared);
                 // First the stream, so that the task meets SIGPIPE; then the word that it is over.
                 drop(from);
                 drop(ended);
-            })
-            .context(what)?;
-        Ok(Self { done, progress })
-    }
-
-    /// Becomes readable when the copy has ended.
-    pub(super) fn done(&self) -> BorrowedFd<'_> {
-        self.done.as_fd()
+            });
+            let number = |e: std::io::Error| Errno::from_io_error(&e).unwrap_or(Errno::AGAIN);
+            started.map(|_| State::Running { done, progress }).map_err(number)
+        };
+        match start() {
+            Ok(running) => {
+                self.state = running;
+                Ok(())
+            }
+            Err(errno) => {
+                self.error = Some(errno);
+                Err(errno)
+            }
+        }
     }
 
     /// Why bytes were lost, once it is done. A reader that went away wanted no more: that is none.
     pub(super) fn lost(&self) -> Option<Errno> {
-        match self.progress.error.load(Ordering::Relaxed) {
-            0 => None,
-            number => Some(Errno::from_raw_os_error(number)).filter(|e| *e != Errno::PIPE),
+        match &self.state {
+            State::Silent(_) => self.error,
+            State::Running { progress, .. } => match progress.error.load(Ordering::Relaxed) {
+                0 => None,
+                number => Some(Errno::from_raw_os_error(number)).filter(|e| *e != Errno::PIPE),
+            },
         }
     }
 
     /// How far it is, and whether it waits for the reader on our side rather than for the task.
     pub(super) fn progress(&self) -> (u64, bool) {
-        (self.progress.bytes.load(Ordering::Relaxed), self.progress.writing.load(Ordering::Relaxed))
+        match &self.state {
+            State::Silent(_) => (0, false),
+            State::Running { progress, .. } => {
+                (progress.bytes.load(Ordering::Relaxed), progress.writing.load(Ordering::Relaxed))
+            }
+        }
     }
 }
 
@@ -151,10 +201,13 @@ mod tests {
         fd.as_fd()
     }
 
-    fn ends(copy: &Copy) -> bool {
-        let mut fds = [PollFd::from_borrowed_fd(copy.done(), PollFlags::IN)];
+    /// Waits until the copy goes on; whether it has ended then.
+    fn ends(copy: &mut Copy) -> bool {
+        let mut fds = copy.watched().map(|(fd, flags)| PollFd::from_borrowed_fd(fd, flags));
         let limit = Timespec { tv_sec: 10, tv_nsec: 0 };
-        rustix::event::poll(&mut fds, Some(&limit)).unwrap() == 1
+        assert!(rustix::event::poll(&mut fds, Some(&limit)).unwrap() > 0);
+        let seen = fds.each_ref().map(PollFd::revents);
+        copy.advance(seen)
     }
 
     #[test]
@@ -162,17 +215,18 @@ mod tests {
         let (task_read, task_write) = pipe();
         let (out_read, out_write) = pipe();
         rustix::fs::fcntl_setfl(&task_read, rustix::fs::OFlags::NONBLOCK).unwrap();
-        let copy = Copy::start(task_read, leak(out_write)).unwrap();
+        let mut copy = Copy::new(task_read, leak(out_write));
         let sent: Vec<u8> = (0..300_000u32).flat_map(u32::to_le_bytes).collect();
         let expected = sent.clone();
         let writer = std::thread::spawn(move || {
             std::fs::File::from(task_write).write_all(&sent).unwrap();
         });
+        assert!(!ends(&mut copy));
         let mut got = vec![0; expected.len()];
         std::fs::File::from(out_read).read_exact(&mut got).unwrap();
         writer.join().unwrap();
         assert!(got == expected);
-        assert!(ends(&copy));
+        assert!(ends(&mut copy));
     }
 
     #[test]
@@ -180,10 +234,36 @@ mod tests {
         let (task_read, task_write) = pipe();
         let (out_read, out_write) = pipe();
         rustix::fs::fcntl_setfl(&task_read, rustix::fs::OFlags::NONBLOCK).unwrap();
-        let copy = Copy::start(task_read, leak(out_write)).unwrap();
+        let mut copy = Copy::new(task_read, leak(out_write));
         drop(out_read);
-        assert!(ends(&copy));
+        assert!(ends(&mut copy));
+        drop(copy);
         let failed = std::fs::File::from(task_write).write(b"x").unwrap_err();
         assert_eq!(failed.kind(), std::io::ErrorKind::BrokenPipe);
+    }
+
+    #[test]
+    fn a_stream_that_ends_without_a_byte_needs_no_thread() {
+        let (task_read, task_write) = pipe();
+        let (_out_read, out_write) = pipe();
+        let mut copy = Copy::new(task_read, leak(out_write));
+        drop(task_write);
+        assert!(ends(&mut copy));
+        assert!(matches!(copy.state, State::Silent(_)));
+        assert_eq!((copy.lost(), copy.progress()), (None, (0, false)));
+    }
+
+    #[test]
+    fn a_reader_that_leaves_while_bytes_come_closes_the_tasks_pipe() {
+        let (task_read, task_write) = pipe();
+        let (out_read, out_write) = pipe();
+        rustix::fs::fcntl_setfl(&task_read, rustix::fs::OFlags::NONBLOCK).unwrap();
+        let mut copy = Copy::new(task_read, leak(out_write));
+        let mut task = std::fs::File::from(task_write);
+        task.write_all(b"x").unwrap();
+        assert!(!ends(&mut copy));
+        drop(out_read);
+        assert!(ends(&mut copy));
+        assert_eq!(task.write(b"x").unwrap_err().kind(), std::io::ErrorKind::BrokenPipe);
     }
 }

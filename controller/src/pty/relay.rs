@@ -121,7 +121,7 @@ impl<'a> Loop<'a> {
         let outside = [rustix::stdio::stdout(), rustix::stdio::stderr()];
         for (read, write) in outputs.into_iter().zip(outside) {
             if let Some(read) = read {
-                copies.push(Copy::start(read, write)?);
+                copies.push(Copy::new(read, write));
             }
         }
         let (master, slave) = match pty {
@@ -168,9 +168,7 @@ impl Loop<'_> {
             let [keys_at, screen_at, stdin_at] = [keys, self.screen.as_ref(), self.stdin.as_ref()]
                 .map(|feed| feed.and_then(Feed::interest).map(|i| push(&mut fds, i)));
             let copies_at = fds.len();
-            for copy in &self.copies {
-                fds.push(PollFd::from_borrowed_fd(copy.done(), PollFlags::IN));
-            }
+            watch(&mut fds, &self.copies);
             match rustix::event::poll(&mut fds, limit.as_ref()) {
                 Ok(_) | Err(Errno::INTR) => {}
                 // Whoever can't wait can't watch over a session either: it ends.
@@ -181,7 +179,7 @@ impl Loop<'_> {
             let signalled = ready(1);
             let [keys_ready, screen_ready, stdin_ready] =
                 [keys_at, screen_at, stdin_at].map(|at| at.is_some_and(ready));
-            let ended: Vec<bool> = (copies_at..fds.len()).map(ready).collect();
+            let came = revents(&fds, copies_at);
             drop(fds);
             advance(&mut self.keys, keys_ready);
             self.advance_screen(screen_ready);
@@ -192,7 +190,7 @@ impl Loop<'_> {
             if limit.is_some() {
                 self.take_turn();
             }
-            self.forget(&ended);
+            self.advance_copies(&came);
             self.notice_hangup();
             if heard {
                 match events.receive() {
@@ -210,9 +208,11 @@ impl Loop<'_> {
         self.commanded |= self.screen.as_ref().is_some_and(Feed::has_commanded);
     }
 
-    fn forget(&mut self, ended: &[bool]) {
-        let mut flags = ended.iter();
-        for copy in self.copies.extract_if(.., |_| flags.next() == Some(&true)) {
+    /// Goes on with the copies, of which `came` holds what was seen of each; forgets those that have ended.
+    fn advance_copies(&mut self, came: &[[PollFlags; 2]]) {
+        let mut came = came.iter();
+        let ends = |copy: &mut Copy| came.next().is_some_and(|seen| copy.advance(*seen));
+        for copy in self.copies.extract_if(.., ends) {
             self.lost = self.lost.or(copy.lost());
         }
     }
@@ -278,19 +278,17 @@ impl Loop<'_> {
             let screen = self.screen.as_ref().and_then(Feed::interest);
             let screen_at = screen.map(|interest| push(&mut fds, interest));
             let copies_at = fds.len();
-            fds.extend(
-                self.copies.iter().map(|c| PollFd::from_borrowed_fd(c.done(), PollFlags::IN)),
-            );
+            watch(&mut fds, &self.copies);
             if rustix::event::poll(&mut fds, Some(&TURN)).is_err_and(|e| e != Errno::INTR) {
                 return;
             }
             let ready = |at: usize| fds.get(at).is_some_and(|fd| !fd.revents().is_empty());
             let screen_ready = screen_at.is_some_and(ready);
-            let ended: Vec<bool> = (copies_at..fds.len()).map(ready).collect();
+            let came = revents(&fds, copies_at);
             drop(fds);
             self.advance_screen(screen_ready);
             self.screen = self.screen.take().filter(|screen| !screen.is_over());
-            self.forget(&ended);
+            self.advance_copies(&came);
             if self.signals.take().into_iter().any(Signals::is_forwarded) {
                 return;
             }
@@ -311,6 +309,18 @@ fn advance(feed: &mut Option<Feed>, ready: bool) {
     if let Some(feed) = feed.as_mut().filter(|_| ready) {
         feed.advance();
     }
+}
+
+/// Watches the copies, after everything else that is watched.
+fn watch<'fd>(fds: &mut Vec<PollFd<'fd>>, copies: &'fd [Copy]) {
+    let watched = copies.iter().flat_map(Copy::watched);
+    fds.extend(watched.map(|(fd, flags)| PollFd::from_borrowed_fd(fd, flags)));
+}
+
+/// What was seen of the copies, which are watched from `first` on.
+fn revents(fds: &[PollFd<'_>], first: usize) -> Vec<[PollFlags; 2]> {
+    let pairs = fds.get(first..).unwrap_or_default().as_chunks::<2>().0;
+    pairs.iter().map(|pair| pair.each_ref().map(PollFd::revents)).collect()
 }
 
 fn push<'fd>(

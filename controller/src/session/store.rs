@@ -281,8 +281,8 @@ impl StateDir {
                 landing: Landing::default(),
                 changes: None,
             };
-            write_json(&staging.join("snapshot.json"), &snapshot, 0o400)?;
-            write_json(&staging.join("state.json"), &state, 0o600)?;
+            write_new(&staging.join("snapshot.json"), &snapshot, 0o400)?;
+            write_new(&staging.join("state.json"), &state, 0o600)?;
             std::fs::rename(&staging, &dir)
                 .context(|| format!("can't make the session folder {}", show(&dir)))?;
             Ok((state, Attendance(attendance)))
@@ -428,11 +428,25 @@ fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
     serde_json::from_slice(&bytes).context(|| format!("can't understand {}", show(path)))
 }
 
+/// Writes a document where nobody looks yet: in a folder that only this process knows.
+pub fn write_new(path: &Path, value: &impl serde::Serialize, mode: u32) -> Result<()> {
+    let what = || format!("can't write {}", show(path));
+    let bytes = to_bytes(value).context(what)?;
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(mode);
+    options.open(path).and_then(|mut file| file.write_all(&bytes)).context(what)
+}
+
+fn to_bytes(value: &impl serde::Serialize) -> serde_json::Result<Vec<u8>> {
+    let mut bytes = serde_json::to_vec_pretty(value)?;
+    bytes.push(b'\n');
+    Ok(bytes)
+}
+
 /// Writes a document beside its place and renames it over.
 pub fn write_json(path: &Path, value: &impl serde::Serialize, mode: u32) -> Result<()> {
     let what = || format!("can't write {}", show(path));
-    let mut bytes = serde_json::to_vec_pretty(value).context(what)?;
-    bytes.push(b'\n');
+    let bytes = to_bytes(value).context(what)?;
     let dir = path.parent().unwrap_or(Path::new("/"));
     let mut file = tempfile::Builder::new()
         .prefix(".write-")

@@ -70,8 +70,11 @@ pub(crate) fn build(
     session: BorrowedFd<'_>,
     fuse: StartFuse<'_>,
 ) -> Result<Mounted, Failure> {
-    let (soft, hard) = raise_descriptor_limit()?;
-    let mask = umask(Mode::from_bits_truncate(0o022));
+    // The task has its own of both already. A plan holds up to thousands of sources, each a descriptor until it is mounted.
+    umask(Mode::from_bits_truncate(0o022));
+    getrlimit(Resource::RLIMIT_NOFILE)
+        .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, hard, hard))
+        .map_err(|errno| failed(STAGE, errno, "", "raising the limit of open files"))?;
     let mut ops = source::open_all(plan, session)?.into_iter().peekable();
     let Some(Ready::Root(tree)) = ops.next() else {
         return Err(misplaced("the first operation is not the root"));
@@ -83,8 +86,23 @@ pub(crate) fn build(
             Ready::Root(_) => return Err(misplaced("the root is made twice")),
             Ready::Proc => system::proc(&mut world)?,
             Ready::Dev(devices) => system::dev(&mut world, devices)?,
-            Ready::Tree { tree, target, access, own } => {
-                show(&mut world, &tree, target, access, own)?;
+            Ready::Tree { tree, target, kind, access, own } => {
+                let read_only = match access {
+                    Access::ReadOnly => RDONLY,
+                    Access::ReadWrite => 0,
+                };
+                // Never set-user-id, never devices.
+                let attributes = NOSUID | NODEV | read_only;
+                restrict(&tree, attributes, true).at(target, "restricting a mount")?;
+                world.attach(&tree, target, kind)?;
+                if let Some(point) = world.points.last_mut().filter(|_| own) {
+                    point.own = true;
+                    // A copy over a file that the host replaces by renaming falls off, and the host's shows: still
+                    // read-only.
+                    if access == Access::ReadOnly {
+                        point.loss = Loss::Tolerated;
+                    }
+                }
             }
             Ready::Layer(layer, source) => {
                 layer_roots.push(layer::mount(&mut world, layer, source, &mut *fuse)?);
@@ -101,43 +119,8 @@ pub(crate) fn build(
         }
     }
     enter(&world)?;
-    umask(mask);
-    setrlimit(Resource::RLIMIT_NOFILE, soft, hard)
-        .map_err(|errno| failed(STAGE, errno, "", "restoring the limit of open files"))?;
     let points = world.points.into_iter().filter(|point| point.loss == Loss::EndsSession);
     Ok(Mounted { layer_roots, points: points.map(|point| point.path).collect() })
-}
-
-/// A plan holds up to thousands of sources, each a descriptor until it is mounted.
-fn raise_descriptor_limit() -> Result<(u64, u64), Failure> {
-    getrlimit(Resource::RLIMIT_NOFILE)
-        .and_then(|(soft, hard)| {
-            setrlimit(Resource::RLIMIT_NOFILE, hard, hard).map(|()| (soft, hard))
-        })
-        .map_err(|errno| failed(STAGE, errno, "", "raising the limit of open files"))
-}
-
-/// Shows a tree at a target. Never set-user-id, never devices.
-fn show(
-    world: &mut World,
-    tree: &OwnedFd,
-    target: &AbsPath,
-    access: Access,
-    own: bool,
-) -> Result<(), Failure> {
-    let read_only = match access {
-        Access::ReadOnly => RDONLY,
-        Access::ReadWrite => 0,
-    };
-    restrict(tree, NOSUID | NODEV | read_only, true).at(target, "restricting a mount")?;
-    if !own {
-        return world.attach(tree, target);
-    }
-    world.attach_own(tree, target)?;
-    // A copy over a file that the host replaces by renaming falls off, and the host's shows: still read-only.
-    let copy = world.points.last_mut().filter(|_| access == Access::ReadOnly);
-    copy.into_iter().for_each(|point| point.loss = Loss::Tolerated);
-    Ok(())
 }
 
 /// The old root ends up on top of the new one, where it can be let go without a folder to put it in.

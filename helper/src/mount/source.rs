@@ -4,7 +4,7 @@ use super::system::{fixed, new_tmpfs};
 use super::target::Kind;
 use super::{At, failure};
 use crate::failure::{Failure, Stage};
-use crate::open::{PLACE, open, open_beneath};
+use crate::open::{FOLDER, PLACE, open, open_beneath};
 use crate::sys::mount::clone_tree;
 use landbox_shared::path::{AbsPath, RelPath};
 use landbox_shared::plan::{Access, LayerOp, Loss, Op, Plan};
@@ -25,7 +25,7 @@ pub(super) enum Ready<'a> {
     /// A minimal `/dev`: the host's device nodes by name, copied; the terminal's slave is `console`.
     Dev(Devices),
     /// A new tmpfs, or a copied mount tree. In the session's `own` ones mount points may be made.
-    Tree { tree: OwnedFd, target: &'a AbsPath, access: Access, own: bool },
+    Tree { tree: OwnedFd, target: &'a AbsPath, kind: Kind, access: Access, own: bool },
     /// A layer.
     Layer(&'a LayerOp, LayerSource),
     /// A mask outside the layers.
@@ -59,20 +59,22 @@ pub(super) fn open_all<'a>(
     session: BorrowedFd<'_>,
 ) -> Result<Vec<Ready<'a>>, Failure> {
     let open = |op: &'a Op| match op {
-        Op::Root => copy(&fixed("/")?).map(Ready::Root),
+        Op::Root => copy(&fixed("/")?).map(|(tree, _)| Ready::Root(tree)),
         Op::Proc => Ok(Ready::Proc),
         Op::Dev { console } => open_devices(console.as_ref()).map(Ready::Dev),
         Op::Tmpfs { target, mode, size } => {
             let tree = new_tmpfs(*mode, *size, 0).at(target, "making a tmpfs")?;
-            Ok(Ready::Tree { tree, target, access: Access::ReadWrite, own: true })
+            let (kind, access) = (Kind::Folder, Access::ReadWrite);
+            Ok(Ready::Tree { tree, target, kind, access, own: true })
         }
         Op::Private { source, target, access } => {
             let (fd, path) = open_own(plan, session, source)?;
-            let tree = copy_mounts(&fd, &path)?;
-            Ok(Ready::Tree { tree, target, access: *access, own: true })
+            let (tree, kind) = copy_mounts(&fd, &path)?;
+            Ok(Ready::Tree { tree, target, kind, access: *access, own: true })
         }
         Op::Bind { source, target, access } => {
-            Ok(Ready::Tree { tree: copy(source)?, target, access: *access, own: false })
+            let (tree, kind) = copy(source)?;
+            Ok(Ready::Tree { tree, target, kind, access: *access, own: false })
         }
         Op::Layer(layer) => open_layer(plan, session, layer)
             .map(|source| Ready::Layer(layer, source))
@@ -98,22 +100,24 @@ fn open_own(
 }
 
 /// Copies the mounts at a canonical path of the host.
-fn copy(path: &AbsPath) -> Result<OwnedFd, Failure> {
+fn copy(path: &AbsPath) -> Result<(OwnedFd, Kind), Failure> {
     let fd = open(path.as_bytes(), PLACE).at(path, "opening what is to be shown")?;
     copy_mounts(&fd, path)
 }
 
 /// A link opened at the end of a path is refused here.
-fn copy_mounts(fd: &OwnedFd, path: &AbsPath) -> Result<OwnedFd, Failure> {
-    Kind::of(fd, path)?;
-    clone_tree(fd, "").at(path, "copying the mount of what is to be shown")
+fn copy_mounts(fd: &OwnedFd, path: &AbsPath) -> Result<(OwnedFd, Kind), Failure> {
+    let kind = Kind::of(fd, path)?;
+    let tree = clone_tree(fd, "").at(path, "copying the mount of what is to be shown")?;
+    Ok((tree, kind))
 }
 
 fn open_devices(console: Option<&AbsPath>) -> Result<Devices, Failure> {
     let mut nodes = Vec::with_capacity(DEVICES.len() + 1);
+    let dev = open("/dev", FOLDER).at(&fixed("/dev")?, "opening the host's devices")?;
     for (name, major, minor) in DEVICES {
         let path = fixed(&format!("/dev/{name}"))?;
-        let node = copy(&path)?;
+        let node = clone_tree(&dev, name).at(&path, "copying a device")?;
         let stat = fstat(&node).at(&path, "reading a device")?;
         let kind = stat.st_mode & libc::S_IFMT;
         if (kind, stat.st_rdev) != (libc::S_IFCHR, makedev(major, minor)) {
@@ -122,7 +126,7 @@ fn open_devices(console: Option<&AbsPath>) -> Result<Devices, Failure> {
         nodes.push((name, node));
     }
     if let Some(path) = console {
-        nodes.push((CONSOLE, copy(path)?));
+        nodes.push((CONSOLE, copy(path)?.0));
     }
     Ok(nodes)
 }

@@ -2,23 +2,21 @@
 
 use super::mask::{make_empties, new_folder};
 use super::source::Devices;
-use super::target::World;
+use super::target::{Kind, World, make};
 use super::{At, failure, misplaced};
 use crate::failure::Failure;
-use crate::open::{PLACE, open};
+use crate::open::{FOLDER, PLACE, open, open_beneath};
 use crate::sys::mount::{
     NODEV, NOEXEC, NOSUID, RDONLY, Refusal, attach, clone_tree, file_system, restrict,
 };
 use landbox_shared::path::AbsPath;
 use landbox_shared::system::{CONSOLE, DEV_LINKS, PROC_READ_ONLY};
 use nix::errno::Errno;
-use nix::sys::stat::{Mode, SFlag, mkdirat, mknodat};
 use nix::unistd::symlinkat;
 use std::os::fd::OwnedFd;
 
-/// Size limits: of mask folders, which hold names alone, and of `/dev`.
+/// Size limit of mask folders and of `/dev`, which hold names alone.
 const SCRATCH_BYTES: u64 = 64 << 20;
-const DEV_BYTES: u64 = 1 << 20;
 
 /// A path the program itself names.
 pub(super) fn fixed(path: &str) -> Result<AbsPath, Failure> {
@@ -56,7 +54,7 @@ pub(super) fn proc(world: &mut World) -> Result<(), Failure> {
         &path,
         "making a fresh /proc, which the kernel refuses where parts of the host's are mounted over, as in a container",
     )?;
-    world.attach(&tree, &path)?;
+    world.attach(&tree, &path, Kind::Folder)?;
     for name in PROC_READ_ONLY {
         let path = fixed(&format!("/proc/{name}"))?;
         let part = match clone_tree(&tree, name) {
@@ -66,7 +64,7 @@ pub(super) fn proc(world: &mut World) -> Result<(), Failure> {
         };
         restrict(&part, RDONLY | NOSUID | NODEV | NOEXEC, true)
             .at(&path, "making a part of /proc read-only")?;
-        world.attach(&part, &path)?;
+        world.attach(&part, &path, Kind::of(&part, &path)?)?;
     }
     Ok(())
 }
@@ -74,31 +72,35 @@ pub(super) fn proc(world: &mut World) -> Result<(), Failure> {
 /// Mounts a minimal `/dev`. Nothing of the host's ever appears in it.
 pub(super) fn dev(world: &mut World, devices: Devices) -> Result<(), Failure> {
     let path = fixed("/dev")?;
-    let tree = new_tmpfs(0o755, DEV_BYTES, NOSUID | NODEV | NOEXEC).at(&path, "making a tmpfs")?;
-    world.attach_own(&tree, &path)?;
-    fill(&tree, &devices).at(&path, "filling /dev")?;
+    let tree = fill(&world.scratch, &devices).at(&path, "filling /dev")?;
+    restrict(&tree, RDONLY | NOSUID | NODEV | NOEXEC, false).at(&path, "making /dev read-only")?;
+    world.attach(&tree, &path, Kind::Folder)?;
+    world.points.last_mut().into_iter().for_each(|point| point.own = true);
     let pts = devpts().at(&path, "making a devpts")?;
-    world.attach(&pts, &fixed("/dev/pts")?)?;
+    world.attach(&pts, &fixed("/dev/pts")?, Kind::Folder)?;
     for (name, node) in devices {
         let path = fixed(&format!("/dev/{name}"))?;
         // Read-only does not hinder writing to a device; it keeps root from changing the host's node. The terminal is
         // the session's own.
         let read_only = if name == CONSOLE { 0 } else { RDONLY };
         restrict(&node, read_only | NOSUID | NOEXEC, false).at(&path, "restricting a device")?;
-        world.attach(&node, &path)?;
+        world.attach(&node, &path, Kind::Other)?;
     }
-    restrict(&tree, RDONLY | NOSUID | NODEV | NOEXEC, false).at(&path, "making /dev read-only")
+    Ok(())
 }
 
-/// Makes the mount points and links of `/dev`.
-fn fill(dev: &OwnedFd, devices: &Devices) -> nix::Result<()> {
-    for name in ["pts", "shm"] {
-        mkdirat(dev, name, Mode::from_bits_truncate(0o755))?;
+/// Makes `/dev` with its mount points and links on the scratch tmpfs, and copies the mount of that folder alone.
+fn fill(scratch: &OwnedFd, devices: &Devices) -> nix::Result<OwnedFd> {
+    make(scratch, b"dev", Kind::Folder)?;
+    let dev = open_beneath(scratch, "dev", FOLDER)?;
+    for name in [b"pts", b"shm"] {
+        make(&dev, name, Kind::Folder)?;
     }
     for (name, _) in devices {
-        mknodat(dev, *name, SFlag::S_IFREG, Mode::from_bits_truncate(0o444), 0)?;
+        make(&dev, name.as_bytes(), Kind::Other)?;
     }
-    DEV_LINKS.iter().try_for_each(|(to, name)| symlinkat(*to, dev, *name))
+    DEV_LINKS.iter().try_for_each(|(to, name)| symlinkat(*to, &dev, *name))?;
+    clone_tree(&dev, "")
 }
 
 /// A devpts of the session's own. Terminals belong to group 5 by convention, where that group exists here.

@@ -102,16 +102,14 @@ impl World {
     }
 
     /// Attaches a detached tree at a target and records it.
-    pub(super) fn attach(&mut self, tree: &OwnedFd, path: &AbsPath) -> Result<(), Failure> {
-        let place = self.enter(path, Kind::of(tree, path)?)?;
+    pub(super) fn attach(
+        &mut self,
+        tree: &OwnedFd,
+        path: &AbsPath,
+        kind: Kind,
+    ) -> Result<(), Failure> {
+        let place = self.enter(path, kind)?;
         self.attach_at(tree, &place, path, Loss::EndsSession)
-    }
-
-    /// Attaches a detached tree that only the session fills.
-    pub(super) fn attach_own(&mut self, tree: &OwnedFd, path: &AbsPath) -> Result<(), Failure> {
-        self.attach(tree, path)?;
-        self.points.last_mut().into_iter().for_each(|point| point.own = true);
-        Ok(())
     }
 
     /// Attaches a detached tree at a target that was entered already, and records it.

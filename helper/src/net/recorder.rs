@@ -8,7 +8,7 @@ use crate::failure::{Context, Failure, Stage};
 use landbox_shared::event::Event;
 use landbox_shared::network::egress::Egress;
 use landbox_shared::network::ruleset::count::{self, Told};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 const STAGE: Stage = Stage::Watch;
@@ -28,6 +28,11 @@ pub(crate) struct Recorder {
 impl Recorder {
     pub(crate) fn new(socket: OwnedFd) -> Self {
         Self { socket, told: Default::default(), next: Instant::now() + INTERVAL }
+    }
+
+    /// The number of its socket, the one that the monitor's filter lets it ask by.
+    pub(crate) fn number(&self) -> u32 {
+        self.socket.as_raw_fd().cast_unsigned()
     }
 
     /// Tells what has grown, if it is time to.

@@ -116,12 +116,3 @@ pub(crate) fn random<const N: usize>() -> nix::Result<[u8; N]> {
     // Up to 256 bytes are given whole or not at all.
     if usize::try_from(Errno::result(result)?) == Ok(N) { Ok(bytes) } else { Err(Errno::EIO) }
 }
-
-/// Gives memory that was freed back to the system: what runs for the rest of the session should be small.
-pub(crate) fn trim_memory() {
-    // SAFETY: touches the allocator's free memory alone.
-    #[cfg(target_env = "gnu")]
-    unsafe {
-        libc::malloc_trim(0)
-    };
-}

@@ -18,14 +18,8 @@ pub(crate) fn send(
     let raw: Vec<RawFd> = beside.iter().map(AsRawFd::as_raw_fd).collect();
     let rights = [ControlMessage::ScmRights(&raw)];
     let control: &[ControlMessage<'_>] = if raw.is_empty() { &[] } else { &rights };
-    loop {
-        let iov = [IoSlice::new(packet)];
-        match sendmsg::<()>(socket.as_raw_fd(), &iov, control, MsgFlags::MSG_NOSIGNAL, None) {
-            Ok(_) => return Ok(()),
-            Err(Errno::EINTR) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
+    let (fd, iov, flags) = (socket.as_raw_fd(), [IoSlice::new(packet)], MsgFlags::MSG_NOSIGNAL);
+    again(|| sendmsg::<()>(fd, &iov, control, flags, None)).map(drop)
 }
 
 /// Sends one packet if there is room for it now; says whether there was.
@@ -39,34 +33,42 @@ pub(crate) fn offer(socket: BorrowedFd<'_>, packet: &[u8]) -> nix::Result<bool> 
     }
 }
 
-/// Receives one packet into `buffer` and gives its length (0: the other side is gone) and the descriptors beside it. A
-/// packet or a list of descriptors that does not fit is an error.
+/// Receives one packet of at most `limit` bytes (empty: the other side is gone) and the descriptors beside it. A packet or
+/// a list of descriptors that does not fit is an error. The length is asked first: most packets are short, and room for
+/// the longest would have to be cleared each time.
 pub(crate) fn receive(
     socket: BorrowedFd<'_>,
-    buffer: &mut [u8],
+    limit: usize,
     flags: MsgFlags,
-) -> nix::Result<(usize, Vec<OwnedFd>)> {
+) -> nix::Result<(Vec<u8>, Vec<OwnedFd>)> {
     let mut space = cmsg_space!([RawFd; DESCRIPTORS]);
-    loop {
-        let mut iov = [IoSliceMut::new(buffer)];
-        let flags = flags | MsgFlags::MSG_CMSG_CLOEXEC;
-        let message = match recvmsg::<()>(socket.as_raw_fd(), &mut iov, Some(&mut space), flags) {
-            Ok(message) => message,
-            Err(Errno::EINTR) => continue,
-            Err(errno) => return Err(errno),
-        };
+    let (fd, flags) = (socket.as_raw_fd(), flags | MsgFlags::MSG_CMSG_CLOEXEC);
+    let ask = flags | MsgFlags::MSG_PEEK | MsgFlags::MSG_TRUNC;
+    let length = again(|| recvmsg::<()>(fd, &mut [], None, ask).map(|asked| asked.bytes))?;
+    let mut packet = vec![0; length.min(limit)];
+    let (received, beside) = again(|| {
+        let mut iov = [IoSliceMut::new(&mut packet)];
+        let message = recvmsg::<()>(fd, &mut iov, Some(&mut space), flags)?;
         let mut beside = Vec::new();
         for control in message.cmsgs()? {
             if let ControlMessageOwned::ScmRights(raw) = control {
-                for fd in raw {
-                    // SAFETY: the kernel just installed this descriptor for us.
-                    beside.push(unsafe { OwnedFd::from_raw_fd(fd) });
-                }
+                // SAFETY: the kernel just installed these descriptors for us.
+                beside.extend(raw.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }));
             }
         }
-        if message.flags.intersects(MsgFlags::MSG_TRUNC | MsgFlags::MSG_CTRUNC) {
-            return Err(Errno::EMSGSIZE);
+        let whole = !message.flags.intersects(MsgFlags::MSG_TRUNC | MsgFlags::MSG_CTRUNC);
+        if whole { Ok((message.bytes, beside)) } else { Err(Errno::EMSGSIZE) }
+    })?;
+    packet.truncate(received);
+    Ok((packet, beside))
+}
+
+/// Calls until no signal is in the way.
+fn again<T>(mut call: impl FnMut() -> nix::Result<T>) -> nix::Result<T> {
+    loop {
+        match call() {
+            Err(Errno::EINTR) => {}
+            result => return result,
         }
-        return Ok((message.bytes, beside));
     }
 }
