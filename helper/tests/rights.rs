@@ -7,6 +7,8 @@ mod play;
 
 use landbox_shared::event::{Event, Stage as At, Status};
 use landbox_shared::evidence::HelperMode;
+use landbox_shared::network::{NETWORK_POLICY_VERSION, NetworkPolicy, Zone};
+use landbox_shared::policy::{Network, SeccompProfile};
 use play::{Launch, Stage, users};
 use std::fs;
 use std::io::{Read, Write};
@@ -208,5 +210,36 @@ fn where_a_second_user_namespace_is_refused_one_carries_the_task_and_the_evidenc
         launch.release();
         assert_eq!(launch.output(), "CapEff:\t0000000000000000\n0\nx\n");
         assert_eq!(launch.next().0, Event::Exited(Status::Code(0)));
+    }
+}
+
+#[test]
+fn a_network_policy_holds_where_one_user_namespace_carries_the_task() {
+    for uid in users() {
+        let stage = Stage::new(uid);
+        let text = "echo 1 > /proc/sys/user/max_user_namespaces; exec \"$0\"";
+        let mut launch = behind(&stage, &["unshare", "-Ur", "sh", "-c", text]);
+        let mut plan = stage.plan();
+        (plan.uid, plan.gid) = (0, 0);
+        let (public, private) = (Zone::Allow, Zone::Block);
+        let (version, dns_servers) = (NETWORK_POLICY_VERSION, vec![]);
+        let policy = NetworkPolicy { version, public, private, dns_servers, proxy_mode: None };
+        (plan.network, plan.seccomp) = (Network::Policy(policy), SeccompProfile::Restricted);
+        stage.trust(&stage.trust_line().replace(&format!(" {uid} "), " 0 "));
+        if uid == 0 {
+            let folder = stage.path("home/.config/landbox/trusted.d");
+            stage.own_folder(&folder);
+            fs::copy(stage.key_file(), folder.join(stage.key_file().file_name().unwrap())).unwrap();
+        }
+        let binding = launch.binding(0);
+        let script = "bash -c 'exec 3<>/dev/tcp/10.9.9.9/1' 2>&1 | grep -o refused | head -1";
+        let (envelope, exec) = play::frames(plan, &["sh", "-c", script], &binding, &stage.key);
+        launch.write(&[envelope, exec].concat());
+        let (event, _beside) = launch.next();
+        let Event::Ready(evidence) = event else { panic!("{event:?}") };
+        let boundary = evidence.network_boundary.clone().unwrap();
+        assert!(!evidence.second_user_namespace && boundary.user_namespaces_closed);
+        launch.release();
+        assert_eq!(launch.output(), "refused\n");
     }
 }
