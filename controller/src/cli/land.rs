@@ -4,6 +4,7 @@ use super::{Invocation, conflict};
 use crate::error::{Context, Failure, Kind, Result};
 use crate::land::apply::{self, Landed, Order};
 use crate::land::card::Card;
+use crate::land::checkpoint;
 use crate::land::git::Prepared;
 use crate::land::kind::Durability;
 use crate::land::review::Review;
@@ -33,6 +34,9 @@ pub(super) struct LandArgs {
     /// Only if the changes still have this digest
     #[arg(long, value_name = "DIGEST")]
     expect: Option<String>,
+    /// Land the session as it was at checkpoint N
+    #[arg(long, value_name = "N")]
+    checkpoint: Option<u32>,
     /// Land this kind of risk without being asked; may be repeated
     #[arg(long, value_name = "KIND", conflicts_with = "elsewhere")]
     accept_risk: Vec<String>,
@@ -67,6 +71,10 @@ pub(super) fn open(call: &Invocation, id: Option<&str>) -> Result<Opened> {
         call.ui.warning(note);
         session = state.load(&session.snapshot.id)?;
     }
+    if let Some(note) = checkpoint::finish(&state, &session)? {
+        call.ui.warning(note);
+        session = state.load(&session.snapshot.id)?;
+    }
     Ok(Opened { state, session })
 }
 
@@ -85,6 +93,7 @@ pub(super) fn land(call: &Invocation, args: LandArgs) -> Result<u8> {
     let Opened { state, session } = open(call, args.id.as_deref())?;
     let id = &session.snapshot.id;
     let mut selection = args.select.selection()?;
+    selection.checkpoint = args.checkpoint;
     let mut review = Review::of(&session, None, selection.clone())?;
     selection.choices = args.conflicts.put(&mut review, &session)?;
     if let Some(expected) = expected

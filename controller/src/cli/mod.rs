@@ -2,6 +2,7 @@
 
 mod bare;
 mod by_hand;
+mod checkpoint;
 mod conflict;
 mod diff;
 mod discard;
@@ -77,6 +78,10 @@ enum Command {
     Undo(undo::UndoArgs),
     /// Check the receipt of a landing
     Receipt(receipt::ReceiptArgs),
+    /// Keep a picture of what a session wrote so far
+    Checkpoint(checkpoint::CheckpointArgs),
+    /// Bring a session back to a checkpoint
+    Rewind(checkpoint::RewindArgs),
     /// Throw a session's changes away
     Discard(discard::DiscardArgs),
     /// Run another command in a session that ended
@@ -217,6 +222,10 @@ fn dispatch(call: &Invocation, command: Command) -> (Result<u8>, Option<u8>) {
         Command::Land(args) => (outside.and_then(|()| land::land(call, args)), None),
         Command::Undo(args) => (outside.and_then(|()| undo::undo(call, args)), None),
         Command::Receipt(args) => (outside.and_then(|()| receipt::receipt(call, args)), None),
+        Command::Checkpoint(args) => {
+            (outside.and_then(|()| checkpoint::checkpoint(call, args)), None)
+        }
+        Command::Rewind(args) => (outside.and_then(|()| checkpoint::rewind(call, args)), None),
         Command::Discard(args) => (outside.and_then(|()| discard::discard(call, args)), None),
         Command::Doctor(args) => (outside.and_then(|()| doctor::doctor(call, args)), None),
         Command::Gc(args) => (outside.and_then(|()| gc::gc(call, args)), None),

@@ -31,6 +31,9 @@ pub(super) fn resume(call: &Invocation, args: ResumeArgs) -> Result<u8> {
     let mut session = state.find(Some(&args.id), None)?;
     run::put_right(call, &state, &session.snapshot.policy.project)?;
     let starter = Starter::new(call, facts, state)?;
+    if let Some(note) = crate::land::checkpoint::finish(&starter.state, &session)? {
+        call.ui.warning(note);
+    }
     // Held until the end: the session is neither landed, removed nor resumed a second time meanwhile.
     let _attendance = attend(&session)?;
     // What another command did before the session was ours counts.

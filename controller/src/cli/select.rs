@@ -60,6 +60,7 @@ impl SelectArgs {
             paths: wanted(self.paths),
             exclude: Exclude::new(&self.exclude)?,
             all: false,
+            checkpoint: None,
             reviewed: None,
             choices: Choices::default(),
         })

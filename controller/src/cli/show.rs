@@ -43,6 +43,7 @@ pub(super) fn show(call: &Invocation, args: ShowArgs) -> Result<u8> {
         owner_edits: land::owner_edits(&session, running).unwrap_or_default(),
         egress: super::policy::traffic(call, &session),
         undo: land::undo::summary(&state, &session.snapshot.id),
+        checkpoints: land::checkpoint::list(&session),
         receipts: land::receipt::of(&state, &session.snapshot.id),
     };
     let document = Document::new(&session, &findings);
@@ -199,6 +200,12 @@ fn face(session: &Session, document: &Document<'_>, findings: &Findings) -> Stri
     }
     if let Some(more @ 1..) = findings.owner_edits.len().checked_sub(NAMED) {
         line("your edit", &format!("of {more} more files"));
+    }
+    for checkpoint in &findings.checkpoints {
+        let message = checkpoint.message.as_deref().unwrap_or_default();
+        let text =
+            format!("{} {} {}", checkpoint.number, checkpoint.at, visible(message.as_bytes()));
+        line("checkpoint", text.trim_end());
     }
     if let Some(at) = &landing.discarded_at {
         line("landing", &format!("discarded {at}"));

@@ -188,6 +188,7 @@ impl<'a> Starter<'a> {
         let Some(path) = report else { return };
         let findings = Findings {
             running: false,
+            checkpoints: land::checkpoint::list(session),
             layer_bytes: super::show::layer_bytes(session),
             reachable_sockets: sockets,
             owner_edits: land::owner_edits(session, false).unwrap_or_default(),

@@ -59,8 +59,9 @@ pub fn discard(state: &StateDir, id: &SessionId) -> Result<()> {
     }
     let _stopped = stop(&session)?;
     let mut session = state.load(id)?;
-    let parts = ["layers", LEAVING, parts::LANDED, "base", "tmp", "vartmp", "outbox"]
-        .map(|n| session.dir.join(n));
+    let parts =
+        ["layers", LEAVING, parts::LANDED, "checkpoints", "base", "tmp", "vartmp", "outbox"]
+            .map(|n| session.dir.join(n));
     if let Some(at) = &session.state.landing.discarded_at {
         // One that was interrupted is gone on with.
         if !parts.iter().any(|part| part.exists()) {

@@ -18,6 +18,7 @@ use landbox_shared::policy::{LayerKind, LayerPolicy};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
+use std::path::Path;
 
 /// A layer that was scanned. Its base store stays locked as long as this lives.
 #[derive(Debug)]
@@ -34,6 +35,8 @@ pub struct LayerView {
     pub(crate) real: Option<Tree>,
     /// Where the session runs and a consistent picture was asked for: the files of that picture.
     pub(crate) spool: Option<Spool>,
+    /// Where what is no layer of the session now is laid out.
+    _held: Option<tempfile::TempDir>,
     /// Content in the place of the layer's, of which more stays than lands.
     pub(crate) parts: BTreeMap<RelPath, Part>,
 }
@@ -70,9 +73,28 @@ pub fn is_untouched(session: &Session) -> bool {
 impl LayerView {
     /// Scans a layer and records in the base store what was clean. `live` says whether the session may be running.
     pub(crate) fn read(session: &Session, layer: &LayerPolicy, live: bool) -> Result<Self> {
-        let path = session.upper(&layer.id);
-        let upper =
-            Tree::open(&path).context(|| format!("can't read the layer {}", show(&path)))?;
+        Self::scan(session, layer, live, &session.upper(&layer.id), false)
+    }
+
+    /// Scans what a layer was at another time, laid out in `held`.
+    pub(crate) fn read_from(
+        session: &Session,
+        layer: &LayerPolicy,
+        held: tempfile::TempDir,
+        path: &Path,
+    ) -> Result<Self> {
+        let view = Self::scan(session, layer, session.is_running()?, path, true)?;
+        Ok(Self { _held: Some(held), ..view })
+    }
+
+    fn scan(
+        session: &Session,
+        layer: &LayerPolicy,
+        live: bool,
+        path: &Path,
+        past: bool,
+    ) -> Result<Self> {
+        let upper = Tree::open(path).context(|| format!("can't read the layer {}", show(path)))?;
         let real = match Tree::open(layer.target.as_path()) {
             Ok(tree) => Some(tree),
             Err(e) if tree::is_absence(&e) => None,
@@ -84,9 +106,9 @@ impl LayerView {
         let what = || format!("can't scan the layer {}", layer.id);
         let mut changeset = scan::scan(&facts, &upper, real.as_ref(), &mut store).context(what)?;
         let last = session.state.launches.last().map_or(0, |l| l.number);
-        let seen = if live { last.saturating_sub(1) } else { last };
+        let seen = if live || past { last.saturating_sub(1) } else { last };
         let seen = seen.max(store.scanned);
-        if live {
+        if live || past {
             store.keep_rest();
         }
         // What can't be written down now is only looked at: a landing writes its records itself, or fails.
@@ -97,7 +119,18 @@ impl LayerView {
             [unsaved, note].into_iter().flatten().reduce(|all, more| format!("{all}; {more}"));
         renames::pair(&mut changeset.changes);
         let parts = BTreeMap::new();
-        Ok(Self { changeset, live, note, masks, store, upper, real, parts, spool: None })
+        Ok(Self {
+            changeset,
+            live,
+            note,
+            masks,
+            store,
+            upper,
+            real,
+            parts,
+            spool: None,
+            _held: None,
+        })
     }
 
     /// Lets of the files that were reviewed in parts only what was picked be a change.

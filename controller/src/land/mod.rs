@@ -5,6 +5,7 @@ mod base;
 mod captures;
 pub mod card;
 pub mod changeset;
+pub mod checkpoint;
 mod content;
 mod digest;
 pub mod discard;

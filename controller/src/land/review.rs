@@ -2,6 +2,7 @@
 
 use super::card::{Card, Groups, OtherLayer, card_changes};
 use super::changeset::{Bodies, Change, Node, OldBytes};
+use super::checkpoint;
 use super::digest::digest;
 use super::git::{Sayable, Source};
 use super::interactive::Item;
@@ -54,10 +55,10 @@ impl Review {
             None => project_of(session).ok_or_else(|| bare(session))?,
         };
         selection.all = layer.kind != LayerKind::Project;
-        let mut view = if consistent {
-            live::picture(session, layer)?
-        } else {
-            LayerView::read(session, layer, live)?
+        let mut view = match selection.checkpoint {
+            Some(number) => checkpoint::view(session, layer, number)?,
+            None if consistent => live::picture(session, layer)?,
+            None => LayerView::read(session, layer, live)?,
         };
         view.narrow(&selection);
         let picked = selection.pick(&view.changeset)?;

@@ -5,6 +5,7 @@ use super::model::{Boundary, Launch, LaunchFailure, Phase};
 use super::store::{Session, show};
 use super::traffic;
 use crate::document::{bytes_array_entry, bytes_entry};
+use crate::land::checkpoint::Checkpoint;
 use landbox_shared::bytes;
 use landbox_shared::evidence::HelperMode;
 use landbox_shared::path::{AbsPath, RelPath};
@@ -27,6 +28,8 @@ pub struct Findings {
     pub egress: Option<Ledger>,
     /// What of its landings can be undone.
     pub undo: Option<Undoable>,
+    /// Its checkpoints, oldest first.
+    pub checkpoints: Vec<Checkpoint>,
     /// The receipts of its landings and undos.
     pub receipts: Vec<std::path::PathBuf>,
 }
@@ -143,6 +146,7 @@ impl Serialize for Document<'_> {
                 "receipts": self.findings.receipts.iter().map(|p| show(p)).collect::<Vec<_>>(),
             }),
         )?;
+        map.serialize_entry("checkpoints", &self.findings.checkpoints)?;
         let egress = match (&policy.network, &self.findings.egress) {
             (Network::Policy(network), Some(ledger)) => Some(traffic::Face::new(network, ledger)),
             (Network::Host | Network::None | Network::Policy(_), _) => None,
@@ -280,6 +284,7 @@ mod tests {
             "changes",
             "owner_edits",
             "landing",
+            "checkpoints",
             "egress",
         ];
         wanted.sort_unstable();

@@ -200,9 +200,11 @@ fn apply_seen(
     session = state.load(id)?;
     super::check_present(&session)?;
     let live = stopped.is_none();
-    let mut view = match (live, picture) {
-        (true, None) => super::live::picture(&session, &layer)?,
-        (_, picture) => {
+    let past = selection.checkpoint.is_some();
+    let mut view = match (selection.checkpoint, live, picture) {
+        (Some(number), ..) => super::checkpoint::view(&session, &layer, number)?,
+        (None, true, None) => super::live::picture(&session, &layer)?,
+        (None, _, picture) => {
             let mut view = LayerView::read(&session, &layer, live)?;
             if let Some(picture) = picture.filter(|_| live) {
                 picture.onto(&mut view);
@@ -276,7 +278,7 @@ fn apply_seen(
                 view.store.keep_for(&change.path, &bytes);
             }
         }
-        if live {
+        if live && !past {
             view.store.in_layer(plan.landed.keys().chain(bases.iter().map(|(path, _)| path)));
         }
         view.store.copy_to(&records)?;
@@ -319,7 +321,7 @@ fn apply_seen(
     view.store.replace(&records)?;
     synced &= journal::sync(&view.store.path()).is_ok();
     let mut record = || -> Result<()> {
-        let changes = if live { None } else { Some(left(&set, &bases, &view)?) };
+        let changes = if live || past { None } else { Some(left(&set, &bases, &view)?) };
         finish::count(&mut session, &journal.entry, |state| {
             state.changes = changes;
             state.landing.synced &= synced;
@@ -331,7 +333,10 @@ fn apply_seen(
         failure.hint("all of it has landed; the next landbox command records that")
     })?;
     let (landed, steps) = (&plan.landed, &plan.steps);
-    if live {
+    if past {
+        // The layer is not what landed.
+        drop(parts);
+    } else if live {
         // What is removed from under a live mount takes later writes along. Equal copies go at the next resume; what has
         // landed in another form is put in its place by way of the merged view.
         super::live::catch_up(&session, &layer, &project, &settled);

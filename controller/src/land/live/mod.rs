@@ -157,6 +157,13 @@ pub(super) fn catch_up(
     }
 }
 
+/// Does what `look` does while the session is held still; `None` where that can't be had in time.
+pub(super) fn frozen<T>(session: &Session, look: impl FnOnce() -> Result<T>) -> Result<Option<T>> {
+    let Some(frozen) = Frozen::hold(session) else { return Ok(None) };
+    let seen = look();
+    if frozen.release() { seen.map(Some) } else { Ok(None) }
+}
+
 fn sum(set: &Changeset) -> landbox_shared::digest::Digest {
     digest(&[set], |_| true)
 }

@@ -37,6 +37,8 @@ pub struct Selection {
     pub exclude: Exclude,
     /// Everything there is, git's files too: for layers that are looked at and never landed.
     pub all: bool,
+    /// Of the session as it was at this checkpoint.
+    pub checkpoint: Option<u32>,
     /// What the owner has picked of all that by hand.
     pub reviewed: Option<Arc<Reviewed>>,
     /// What is done about conflicts.

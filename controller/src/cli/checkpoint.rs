@@ -1,0 +1,71 @@
+//! `landbox checkpoint` and `landbox rewind`.
+
+use super::Invocation;
+use super::land::{Opened, open};
+use crate::error::{Failure, Kind, Result};
+use crate::land::checkpoint;
+use clap::Args;
+
+#[derive(Debug, Args)]
+pub(super) struct CheckpointArgs {
+    /// Session; the newest of this directory when left out
+    #[arg(value_name = "ID")]
+    id: Option<String>,
+    /// What to remember it by
+    #[arg(short, long, value_name = "TEXT")]
+    message: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct RewindArgs {
+    /// Session: exact id, exact name, or a unique prefix
+    #[arg(value_name = "ID")]
+    id: String,
+    /// Number of the checkpoint; the newest when left out
+    #[arg(value_name = "CHECKPOINT")]
+    checkpoint: Option<u32>,
+    /// Do not ask
+    #[arg(long)]
+    yes: bool,
+}
+
+pub(super) fn checkpoint(call: &Invocation, args: CheckpointArgs) -> Result<u8> {
+    let Opened { state, session } = open(call, args.id.as_deref())?;
+    let id = &session.snapshot.id;
+    let (taken, gone) = checkpoint::take(&state, id, args.message)?;
+    call.ui.status(format!("Took checkpoint {} of session {id}.", taken.number));
+    if let Some(gone) = gone {
+        call.ui.status(format!("Checkpoint {gone}, the oldest, made room for it."));
+    }
+    if call.ui.json {
+        call.ui.document(&taken)?;
+    }
+    Ok(0)
+}
+
+pub(super) fn rewind(call: &Invocation, args: RewindArgs) -> Result<u8> {
+    let Opened { state, session } = open(call, Some(&args.id))?;
+    let id = &session.snapshot.id;
+    let to = args.checkpoint.map_or("its newest checkpoint".into(), |n| format!("checkpoint {n}"));
+    let question = format!("Bring session {id} back to {to}?");
+    match if args.yes { Some(true) } else { call.ui.confirm(&question) } {
+        Some(true) => {}
+        Some(false) => {
+            call.ui.status("Nothing was changed.");
+            return Ok(0);
+        }
+        None => {
+            return Err(Failure::new(Kind::Usage, "there is no terminal to ask on")
+                .hint(format!("landbox rewind {id} --yes")));
+        }
+    }
+    let (back, before) = checkpoint::rewind(&state, id, args.checkpoint)?;
+    call.ui.status(format!(
+        "Session {id} is back at checkpoint {}; what it was is checkpoint {}.",
+        back.number, before.number
+    ));
+    if call.ui.json {
+        call.ui.document(&back)?;
+    }
+    Ok(0)
+}

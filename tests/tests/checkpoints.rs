@@ -1,0 +1,121 @@
+//! Pictures of a session's layers: to go back to, and to land.
+#![allow(clippy::unwrap_used)] // tests
+
+use landbox_tests::{Place, worlds};
+use std::fs;
+use std::path::Path;
+
+fn read(path: impl AsRef<Path>) -> String {
+    fs::read_to_string(path.as_ref()).unwrap_or_else(|e| format!("{e}"))
+}
+
+worlds! {
+    [user_kernel, user_fuse, root_kernel, root_fuse]
+    fn a_session_goes_back_to_a_checkpoint_exactly(world) {
+        let place = Place::new(world);
+        let script = "echo two >> README.md; rm src/main.py; rm -r src/deep; mkdir src/deep; echo n > src/deep/n; \
+                      chmod 640 src/deep/n; ln -s nowhere l; mkfifo p; ln README.md hard; truncate -s 1T sparse; \
+                      mkdir -m 555 closed; touch -d @1000000000 closed README.md; echo c > ~/.cache-of-the-cli";
+        place.session(["--name", "s"], ["sh", "-c", script]).output().ok();
+        place.landbox(["checkpoint", "s", "-m", "first\x1b[2J"]).output().ok();
+        let list = "find . -printf '%p %y %m %l %T@ %n\\n' | sort";
+        let look = || place.landbox(["resume", "s", "--", "sh", "-c", list]).output().ok().text();
+        let (before, changes) = (look(), place.changes());
+        let script = "rm -r src README.md l p; echo x > new; rm sparse; chmod 700 closed; echo y > closed/y; \
+                      rm ~/.cache-of-the-cli";
+        place.landbox(["resume", "s", "--", "sh", "-c", script]).output().ok();
+        assert_ne!(place.changes(), changes);
+        let out = place.landbox(["rewind", "s", "1", "--yes"]).output().ok();
+        assert!(out.errors().contains("is back at checkpoint 1; what it was is checkpoint 2"), "{}", out.errors());
+        assert_eq!(place.changes(), changes);
+        assert_eq!(look(), before);
+        let out = place.landbox(["resume", "s", "--", "sh", "-c", "cat ~/.cache-of-the-cli README.md"]).output().ok();
+        assert_eq!(out.text(), "c\n# Project\n\nOne line.\ntwo\n");
+        // And forth again: nothing is lost by going back.
+        place.landbox(["rewind", "s", "2", "--yes"]).output().ok();
+        assert!(place.changes().contains(&("new".into(), "added".into())));
+        let shown = place.json(["show", "s"]);
+        let all = shown["checkpoints"].as_array().unwrap();
+        assert_eq!((all.len(), &all[0]["number"], &all[0]["message"]), (3, &1.into(), &"first\x1b[2J".into()));
+        let face = place.landbox(["show", "s"]).output().ok().text();
+        assert!(face.contains("checkpoint   1 ") && !face.contains('\x1b'), "{face}");
+    }
+
+    [user_kernel, user_fuse, root_kernel]
+    fn landing_a_checkpoint_is_landing_and_the_session_keeps_what_came_later(world) {
+        let place = Place::new(world);
+        place.session(["--name", "s"], ["sh", "-c", "echo two >> README.md; echo a > a"]).output().ok();
+        place.landbox(["checkpoint", "s"]).output().ok();
+        place.landbox(["resume", "s", "--", "sh", "-c", "echo three >> README.md; rm a; echo b > b"]).output().ok();
+        place.landbox(["land", "s", "--checkpoint", "9", "--apply", "--yes"]).output().expect(2);
+        place.landbox(["land", "s", "--checkpoint", "1", "--apply", "--yes"]).output().ok();
+        assert!(read(place.project.join("README.md")).ends_with("line.\ntwo\n"));
+        assert_eq!(read(place.project.join("a")), "a\n");
+        assert!(!place.project.join("b").exists());
+        let card = place.json(["diff"]);
+        let changed = |path: &str| card["changes"].as_array().unwrap().iter().any(|c| c["path"] == path);
+        assert!(changed("README.md") && changed("b"), "{card:#}");
+        let out = place.landbox(["resume", "s", "--", "cat", "README.md", "b"]).output().ok();
+        assert!(out.text().ends_with("two\nthree\nb\n"), "{}", out.text());
+    }
+
+    [user_kernel, user_fuse]
+    fn a_running_session_is_kept_but_not_taken_back_in_time(world) {
+        let place = Place::new(world);
+        let script = "echo one > f; echo ready; read x; echo two > f; read y";
+        let mut live = place.session(["--name", "s"], ["sh", "-c", script]).stdin_open().start();
+        live.expect("ready");
+        place.landbox(["checkpoint", "s"]).output().ok();
+        let out = place.landbox(["rewind", "s", "--yes"]).output().expect(6);
+        assert!(out.errors().contains("running"), "{}", out.errors());
+        live.write(b"\n");
+        live.wait();
+        place.landbox(["rewind", "s", "--yes"]).output().ok();
+        place.landbox(["land", "s", "--apply", "--yes"]).output().ok();
+        assert_eq!(read(place.project.join("f")), "one\n");
+    }
+
+    [user_kernel]
+    fn content_is_kept_once_and_goes_with_the_session(world) {
+        let place = Place::new(world);
+        place.session(["--name", "s"], ["sh", "-c", "head -c 3000000 /dev/urandom > big; cp big copy"]).output().ok();
+        for _ in 0..4 {
+            place.landbox(["checkpoint", "s"]).output().ok();
+        }
+        let dir = place.sessions()[0].join("checkpoints");
+        let objects = fs::read_dir(dir.join("objects")).unwrap();
+        let sizes: Vec<u64> = objects.map(|e| e.unwrap().metadata().unwrap().len()).collect();
+        assert_eq!(sizes.iter().filter(|size| **size == 3_000_000).count(), 1, "{sizes:?}");
+        // What the session writes in place is another content, not the checkpoint's.
+        place.landbox(["resume", "s", "--", "sh", "-c", "printf x | dd of=big conv=notrunc 2>/dev/null"]).output().ok();
+        place.landbox(["rewind", "s", "1", "--yes"]).output().ok();
+        let out = place.landbox(["resume", "s", "--", "cmp", "big", "copy"]).output();
+        assert_eq!(out.code(), 0, "{}", out.errors());
+        place.landbox(["discard", "s", "--yes"]).output().ok();
+        assert!(!dir.exists());
+    }
+
+    [user_kernel]
+    fn going_back_that_was_cut_short_is_gone_on_with(world) {
+        let place = Place::new(world);
+        place.session(["--name", "s"], ["sh", "-c", "echo one > f"]).output().ok();
+        place.landbox(["checkpoint", "s"]).output().ok();
+        place.landbox(["resume", "s", "--", "sh", "-c", "echo two > f"]).output().ok();
+        let dir = place.sessions()[0].clone();
+        place.write(dir.join("checkpoints/rewinding"), "1\n");
+        place.write(dir.join("layers/project/rewound/half"), "half\n");
+        let out = place.landbox(["resume", "s", "--", "cat", "f"]).output().ok();
+        assert_eq!(out.text(), "one\n");
+        assert!(!dir.join("checkpoints/rewinding").exists());
+        assert!(!dir.join("layers/project/rewound").exists());
+    }
+
+    [user_kernel]
+    fn what_cannot_be_read_is_named_and_nothing_is_kept(world) {
+        let place = Place::new(world);
+        place.session(["--name", "s"], ["sh", "-c", "mkdir d; echo x > d/x; chmod 000 d/x"]).output().ok();
+        let out = place.landbox(["checkpoint", "s"]).output().expect(6);
+        assert!(out.errors().contains("d/x"), "{}", out.errors());
+        assert_eq!(place.json(["show", "s"])["checkpoints"].as_array().unwrap().len(), 0);
+    }
+}
