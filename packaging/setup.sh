@@ -77,7 +77,7 @@ build_release() {
   elif [ -f "$nftnl" ]; then
     mkdir -p "$links"
     ln -sf "$nftnl" "$links/libnftnl.a"
-    export LIBNFTNL_LIB_DIR=$links
+    LIBNFTNL_LIB_DIR=$(realpath "$links") && export LIBNFTNL_LIB_DIR
     helper=(-C link-arg=-lmnl)
   fi
   release landbox-helper "${helper[@]}"
