@@ -7,7 +7,6 @@ use crate::sys::fd;
 use crate::sys::process::{self, Child};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use nix::poll::{PollFd, PollFlags, poll};
 use nix::sched::CloneFlags;
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
@@ -17,7 +16,7 @@ use std::convert::Infallible;
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::{AsFd, OwnedFd, RawFd};
+use std::os::fd::{OwnedFd, RawFd};
 
 /// Numbers above all that are open here, so that moving one descriptor never closes another.
 const FIRST: RawFd = 512;
@@ -83,9 +82,9 @@ where
 }
 
 impl Daemon {
-    /// Waits, so many milliseconds at most, until none of its descriptors is open: its program has ended.
-    pub(crate) fn falls_silent(&self, limit: u16) {
-        let _ = poll(&mut [PollFd::new(self.complaints.as_fd(), PollFlags::empty())], limit);
+    /// Kills it without waiting: once it was killed it can't stay. Neither failure could be helped.
+    pub(crate) fn kill(&self) {
+        let _ = process::signal(&self.child.pidfd, Signal::SIGKILL);
     }
 
     /// Kills it and waits until it is gone.

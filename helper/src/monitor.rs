@@ -81,7 +81,8 @@ pub(crate) fn stay(isolated: Isolated, events: &Events) {
     };
     // The list of mounts holds the task's, which take a while to undo: begin while init is on its way.
     monitor.watch = None;
-    if matches!(end, Some(Event::Exited(_) | Event::ExecFailed { .. })) {
+    let by_itself = matches!(end, Some(Event::Exited(_) | Event::ExecFailed { .. }));
+    if by_itself {
         // Init is on its way: this is the last it says.
         ns::reap(&monitor.init);
     } else {
@@ -101,7 +102,8 @@ pub(crate) fn stay(isolated: Isolated, events: &Events) {
         // A controller that is gone can't be told.
         let _ = events.send(Stage::Watch, &event, &[]);
     }
-    link.iter().for_each(|link| link.end());
+    // After an ordinary end the controller would wait for us, and so the caller: for nothing but the interface.
+    link.iter().filter(|_| !by_itself).for_each(|link| link.end());
 }
 
 impl Monitor<'_> {

@@ -101,7 +101,7 @@ impl Link {
     pub(crate) fn close(self) -> Daemon {
         let Self { daemon, ready: _ready, exit, since: _ } = self;
         drop(exit);
-        daemon.falls_silent(FAREWELL);
+        daemon.kill();
         daemon
     }
 }
