@@ -37,6 +37,8 @@
 mod choose;
 mod judge;
 mod look;
+#[cfg(test)]
+mod matrix;
 mod merge;
 mod outcome;
 mod run;
