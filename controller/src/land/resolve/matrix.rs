@@ -105,8 +105,13 @@ fn model(base: &Thing, mine: &Thing, theirs: &Thing, known: bool) -> (ChangeStat
     (ChangeState::Merged, File(mode, text))
 }
 
+/// Base, mine and theirs.
+type Case = (Thing, Thing, Thing);
+/// One thing of a case, or none where nothing is to be done.
+type Pick<'a> = &'a dyn Fn(&Case) -> Option<Thing>;
+
 /// Every case, by the folder it lies in.
-fn cases() -> BTreeMap<String, (Thing, Thing, Thing)> {
+fn cases() -> BTreeMap<String, Case> {
     let mut all = BTreeMap::new();
     for (b, base) in BASES.iter().enumerate() {
         let sides = || THINGS.iter().chain(BASES.iter().skip(2).take(1)).enumerate();
@@ -121,7 +126,7 @@ fn cases() -> BTreeMap<String, (Thing, Thing, Thing)> {
 
 fn try_all(world: World, known: bool) {
     let cases = cases();
-    let script = |pick: &dyn Fn(&(Thing, Thing, Thing)) -> Option<Thing>| -> String {
+    let script = |pick: Pick<'_>| -> String {
         let lines =
             cases.iter().filter_map(|(dir, case)| Some(pick(case)?.make(&format!("{dir}/x"))));
         lines.collect::<Vec<_>>().join("\n")
