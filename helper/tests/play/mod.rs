@@ -53,6 +53,11 @@ impl Stage {
         // Where the build lies may not be readable for the ordinary user.
         let helper = dir.path().join("landbox-helper");
         fs::copy(env!("CARGO_BIN_EXE_landbox-helper"), &helper).unwrap();
+        // A test that starts a program at this moment may hold the copy open for writing.
+        let run = || Command::new(&helper).arg("--version").output();
+        while run().is_err_and(|e| e.kind() == std::io::ErrorKind::ExecutableFileBusy) {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
         let mut seed = [0; 32];
         File::open("/dev/urandom").unwrap().read_exact(&mut seed).unwrap();
         let key = SigningKey::from_bytes(&seed);
@@ -170,15 +175,7 @@ impl Stage {
                 FdMapping { parent_fd: theirs, child_fd: 4 },
             ])
             .unwrap();
-        let child = loop {
-            match command.spawn() {
-                // A test that started a program at the same moment may still hold the copy open for writing.
-                Err(e) if e.kind() == std::io::ErrorKind::ExecutableFileBusy => {
-                    std::thread::sleep(std::time::Duration::from_millis(5));
-                }
-                other => break other.unwrap(),
-            }
-        };
+        let child = command.spawn().unwrap();
         drop(command);
         Launch { child, envelope: Some(File::from(envelope)), events }
     }
