@@ -68,7 +68,7 @@ cargo_is_new_enough() {
 # session starts both, and finding and relocating shared ones is a good part of that. Debian has no static libmnl, so there
 # the helper shares that and the C library (a third of a millisecond a start); libnftnl is linked in.
 build_release() {
-  local manifest=$1/Cargo.toml links=$1/target/links static=() helper=() nftnl
+  local manifest=$1/Cargo.toml links=$(realpath "$1")/target/links static=() helper=() nftnl
   links_static && static=(-C target-feature=+crt-static)
   nftnl=$(gcc -print-file-name=libnftnl.a)
   # libnftnl leans on libmnl, which a shared one names itself and an archive does not. Last, for linkers that go by order.
