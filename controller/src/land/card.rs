@@ -200,6 +200,10 @@ fn patch_reason(change: &Change, coverage: Coverage) -> Option<String> {
         Coverage::NotFolder => "an empty folder is not in the patch".to_owned(),
         Coverage::NotType => "not in the patch: git knows no folders and special files".to_owned(),
         Coverage::NotName => "not in the patch: git refuses a name like this".to_owned(),
+        Coverage::NotSize => {
+            "not in the patch: with it there would be more than 512 MiB of files in one patch"
+                .to_owned()
+        }
         Coverage::NotEmptied => {
             "not in the patch: git can't take away all that the folder in its place holds"
                 .to_owned()

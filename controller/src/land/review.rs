@@ -9,7 +9,7 @@ use super::interactive::Item;
 use super::kind::{ChangeState, Durability, Group};
 use super::layer::{LayerView, policy_of, project_of};
 use super::live::{self, Picture};
-use super::patch::{Coverage, Figures, PatchWriter, figures, obstructed};
+use super::patch::{Coverage, Figures, PatchWriter, beyond, figures, obstructed};
 use super::resolve::{Choices, Resolution, Resolved, resolve};
 use super::risk::{self, LARGE};
 use super::select::{Picked, Selection, Wanted};
@@ -177,7 +177,7 @@ impl Review {
         let changes: Vec<&Change> = faces.iter().map(|face| &**face).collect();
         let mut all = Vec::with_capacity(changes.len());
         let mut risks = Vec::with_capacity(changes.len());
-        let obstructed = self.obstructed();
+        let left_out = self.left_out();
         for change in &changes {
             card.groups.count(change.group);
             // Build output can be large, and nobody reviews it line by line.
@@ -210,8 +210,11 @@ impl Review {
                 _ if met.is_some() && !judged.get(&change.path).is_some_and(|i| i.is_open()) => {
                     Figures { added: Some(0), deleted: Some(0), ..Figures::uncounted(change) }
                 }
-                _ if obstructed.contains(&change.path) => {
-                    Figures { coverage: Coverage::NotEmptied, ..figures(change, &self.view)? }
+                _ if left_out.contains_key(&change.path) => {
+                    let all = figures(change, &self.view)?;
+                    let why = left_out.get(&change.path).copied();
+                    let coverage = why.filter(|_| all.coverage.writes()).unwrap_or(all.coverage);
+                    Figures { coverage, ..all }
                 }
                 // A conflict is shown as what the session did.
                 Some(patch) if change.landable => patch.add(change, &self.view)?,
@@ -241,6 +244,16 @@ impl Review {
         obstructed(&self.view.changeset.changes, lands)
     }
 
+    /// Changes that the patch of the selection cannot say beside the others.
+    fn left_out(&self) -> HashMap<RelPath, Coverage> {
+        let changes = &self.view.changeset.changes;
+        let lands = |c: &Change| c.landable && self.picked.holds(c);
+        let beyond = beyond(changes, lands);
+        let obstructed = obstructed(changes, |c| lands(c) && !beyond.contains(&c.path));
+        let obstructed = obstructed.into_iter().map(|path| (path, Coverage::NotEmptied));
+        obstructed.chain(beyond.into_iter().map(|path| (path, Coverage::NotSize))).collect()
+    }
+
     #[cfg(test)]
     pub(crate) fn forget(&mut self, path: &str) {
         self.view.changeset.changes.retain(|c| c.path.as_bytes() != path.as_bytes());
@@ -249,8 +262,8 @@ impl Review {
     /// Writes the selection's landable changes as a patch.
     pub fn write_patch(&self, out: impl Write) -> Result<()> {
         let mut patch = PatchWriter::new(out);
-        let obstructed = self.obstructed();
-        let sayable = |c: &&Change| c.landable && !obstructed.contains(&c.path);
+        let left_out = self.left_out();
+        let sayable = |c: &&Change| c.landable && !left_out.contains_key(&c.path);
         for change in self.selected().filter(sayable) {
             patch.add(change, &self.view)?;
         }

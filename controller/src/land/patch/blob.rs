@@ -1,6 +1,7 @@
 //! One side of a change as git sees it: bytes, their kind and their name.
 
 use crate::error::{Context, Failure, Kind, Result};
+use rustix::fs::{SeekFrom as SeekTo, seek};
 use sha1::{Digest, Sha1};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -9,6 +10,9 @@ use std::io::{self, Read, Seek, SeekFrom};
 const HEAD: u64 = 8000;
 /// Larger files are binary whatever they hold (git's `core.bigFileThreshold`).
 const TEXT_BYTES: u64 = 512 << 20;
+/// Larger files with a hole are binary too, although git says so only of a NUL at the start: a hole of half a gigabyte
+/// costs a session nothing, and reading it as text costs that much time and memory.
+const HOLED: u64 = 1 << 20;
 /// Binary content up to this size is kept in memory instead of being read twice.
 const KEPT_BYTES: u64 = 1 << 20;
 
@@ -54,7 +58,8 @@ impl Peeked {
         }
         let mut head = Vec::with_capacity(usize::try_from(meta.len().min(HEAD)).unwrap_or(0));
         (&mut file).take(HEAD).read_to_end(&mut head).context(reading)?;
-        let binary = head.contains(&0) || meta.len() > TEXT_BYTES;
+        let binary =
+            head.contains(&0) || meta.len() > TEXT_BYTES || meta.len() > HOLED && has_hole(&file);
         Ok(Self { head, rest: Some(file), binary })
     }
 
@@ -162,6 +167,15 @@ impl Read for Hashing {
     }
 }
 
+/// Whether some of a file was never written.
+fn has_hole(file: &File) -> bool {
+    let end = file.metadata().map_or(u64::MAX, |meta| meta.len());
+    let found = seek(file, SeekTo::Hole(0));
+    // Where the reading goes on.
+    let back = seek(file, SeekTo::Start(HEAD));
+    back.is_err() || found.is_ok_and(|at| at < end)
+}
+
 /// Git's name of a blob, in hex.
 pub(super) fn blob_id(bytes: &[u8]) -> [u8; 40] {
     let mut sha = Sha1::new();
@@ -214,6 +228,17 @@ mod tests {
         assert!(!Peeked::new(Source::File(file(&content))).unwrap().is_binary());
         content[7999] = 0;
         assert!(Peeked::new(Source::File(file(&content))).unwrap().is_binary());
+    }
+
+    #[test]
+    fn large_text_with_a_hole_is_binary_and_without_one_is_read_whole() {
+        let text = vec![b'a'; 2 << 20];
+        let whole = Peeked::new(Source::File(file(&text))).unwrap();
+        assert!(!whole.is_binary());
+        assert_eq!(whole.read().unwrap(), text);
+        let holed = file(&text);
+        holed.set_len(256 << 20).unwrap();
+        assert!(Peeked::new(Source::File(holed)).unwrap().is_binary());
     }
 
     #[test]

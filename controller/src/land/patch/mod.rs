@@ -7,12 +7,14 @@ mod entry;
 pub(super) mod lines;
 mod name;
 mod obstruct;
+mod room;
 #[cfg(test)]
 mod tests;
 mod text;
 
 pub use name::git_accepts;
 pub use obstruct::obstructed;
+pub use room::beyond;
 
 use super::changeset::{Base, Bodies, Change, Node, OldBytes};
 use crate::error::{Context, Result};
@@ -56,6 +58,8 @@ pub enum Coverage {
     NotType,
     /// None of it: the folder it replaces holds what a patch cannot take away.
     NotEmptied,
+    /// None of it: a patch of everything would be longer than git reads.
+    NotSize,
     /// None of it: what was there is not known, or what is there cannot be read.
     NotKnown,
 }
@@ -64,7 +68,9 @@ impl Coverage {
     pub(crate) fn writes(self) -> bool {
         match self {
             Self::Whole | Self::NotMode | Self::NotFolder => true,
-            Self::NotName | Self::NotType | Self::NotEmptied | Self::NotKnown => false,
+            Self::NotName | Self::NotType | Self::NotEmptied | Self::NotSize | Self::NotKnown => {
+                false
+            }
         }
     }
 }
@@ -166,7 +172,8 @@ fn walk(change: &Change, bodies: &dyn Bodies, out: Option<&mut dyn Write>) -> Re
         | Coverage::NotMode
         | Coverage::NotFolder
         | Coverage::NotName
-        | Coverage::NotEmptied => {}
+        | Coverage::NotEmptied
+        | Coverage::NotSize => {}
     }
     // Names that git refuses have figures but no place in the patch.
     let mut out = out.filter(|_| coverage.writes());
