@@ -91,6 +91,9 @@ fn one_answer(rules: &[&Rule], errno: i32, arch: Arch) -> Result<Program, Error>
             When::Always => continue,
             When::Low32 { argument, value } => all_of(argument, SeccompCmpOp::Eq, &[value]),
             When::Low32Not { argument, values } => all_of(argument, SeccompCmpOp::Ne, values),
+            When::Masked { argument, mask, value } => {
+                all_of(argument, SeccompCmpOp::MaskedEq(u64::from(mask)), &[value])
+            }
             When::Bit { argument, bit } => {
                 all_of(argument, SeccompCmpOp::MaskedEq(u64::from(bit)), &[bit])
             }

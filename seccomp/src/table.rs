@@ -79,6 +79,15 @@ pub enum When {
         /// The values that pass.
         values: &'static [u32],
     },
+    /// Those whose argument has this value in these of its low 32 bits.
+    Masked {
+        /// Which argument, from 0.
+        argument: u8,
+        /// The bits.
+        mask: u32,
+        /// The value.
+        value: u32,
+    },
     /// Those whose argument has this bit set, among its low 32.
     Bit {
         /// Which argument, from 0.

@@ -5,14 +5,26 @@
 //! Not here, because the kernel refuses it to a task that has no capability and can't make a user namespace in which it
 //! would have one: mounts (the new calls too), raw and packet sockets, the rules and addresses themselves, marks, entering
 //! another process's namespaces by ptrace. Not here either, because no packet leaves by it: ptrace and memory of the
-//! session's own processes, performance counters, `userfaultfd`. `socketpair` is untouched: it joins the session's own
-//! processes, and every CLI's shell calls need it.
+//! session's own processes, performance counters, `userfaultfd`. `socketpair` is left where it joins the session's own
+//! processes and nothing else: Unix streams, which every CLI's shell calls need, and packets in order. The ends of those
+//! stay with each other. An end of a datagram pair can send to any path.
 #![forbid(unsafe_code)]
 
 use super::{Number, Rule, When};
 
 /// The two families of Internet sockets.
 const INTERNET: &[u32] = &[libc::AF_INET.unsigned_abs(), libc::AF_INET6.unsigned_abs()];
+
+/// The bits of a socket's type that are not flags.
+const TYPE: u32 = 0xf;
+
+const SOCKETPAIR: Number = Number { x86_64: 53, aarch64: 199 };
+
+/// `socketpair` of one type.
+const fn pair(kind: i32, why: &'static str) -> Rule {
+    let when = When::Masked { argument: 1, mask: TYPE, value: kind.cast_unsigned() };
+    Rule { call: "socketpair", number: SOCKETPAIR, when, errno: libc::EPERM, why }
+}
 
 const fn everywhere(number: u32) -> Number {
     Number { x86_64: number, aarch64: number }
@@ -45,6 +57,18 @@ pub const RESTRICTED: &[Rule] = &[
         why: "a read-only mount stops no connect() to a host's path socket, and netlink, vsock, packet and the rest are \
               not IP packets or not in the task's namespace: what is listening there would fetch what the policy forbids",
     },
+    Rule {
+        call: "socketpair",
+        number: SOCKETPAIR,
+        when: When::Low32Not { argument: 0, values: &[libc::AF_UNIX.unsigned_abs()] },
+        errno: libc::EPERM,
+        why: "as socket",
+    },
+    pair(
+        libc::SOCK_DGRAM,
+        "either end sends to any path, connects to it and takes one of its own: with descriptors, to and from the host",
+    ),
+    pair(libc::SOCK_RAW, "another name for datagrams between Unix sockets"),
     always(
         "setns",
         Number { x86_64: 308, aarch64: 268 },

@@ -104,10 +104,23 @@ fn sockets(log: &mut Log) {
             log.add("take down", &format!("{link} {name}"), down);
         }
     }
-    for kind in [streams, libc::SOCK_DGRAM, libc::SOCK_SEQPACKET] {
-        let mut pair = [0; 8];
-        let result = call(libc::SYS_socketpair, vec![n(1), n(kind), n(0), Arg::M(&mut pair)]);
-        log.add("socketpair", &format!("type {kind}"), result);
+    let mut pair = |way, family: i64, kind: i32| {
+        let mut made = [0; 8];
+        let args = vec![n(family), n(kind), n(0), Arg::M(&mut made)];
+        log.add(way, &format!("family {family}, type {kind:#x}"), call(libc::SYS_socketpair, args));
+    };
+    for flags in [0, libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK] {
+        for kind in [streams, libc::SOCK_SEQPACKET] {
+            pair("joined sockets", 1, kind | flags);
+        }
+        for kind in [libc::SOCK_DGRAM, libc::SOCK_RAW] {
+            pair("socketpair", 1, kind | flags);
+            pair("socketpair", upper | 1, kind | flags);
+        }
+    }
+    // TIPC joins sockets, too; elsewhere the kernel would say EOPNOTSUPP.
+    for family in [i64::from(libc::AF_INET), i64::from(libc::AF_TIPC)] {
+        pair("socketpair", family, streams);
     }
     let tun = c("/dev/net/tun");
     let args = vec![n(libc::AT_FDCWD), Arg::S(&tun), n(libc::O_RDWR), n(0)];

@@ -5,6 +5,8 @@ use landbox_seccomp::table::{RESTRICTED, When};
 use landbox_tests::net::{Outer, open};
 use landbox_tests::probe::Attempt;
 use landbox_tests::{Place, World, world, worlds};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
 
 fn inside(world: World) -> Vec<Attempt> {
     let outer = Outer::new();
@@ -37,7 +39,7 @@ worlds! {
     [user_kernel, root_kernel]
     fn internet_sockets_pairs_and_plain_processes_are_made(world) {
         let attempts = inside(world);
-        for way in ["internet socket", "socketpair", "plain clone"] {
+        for way in ["internet socket", "joined sockets", "plain clone"] {
             assert!(by(&attempts, way).iter().all(|a| a.worked()), "{way}: {attempts:#?}");
         }
     }
@@ -57,6 +59,28 @@ worlds! {
             assert_eq!(by(&attempts, "int 0x80")[0].errno, -libc::SIGSYS);
             assert!(by(&attempts, "x32").iter().all(|a| a.errno == libc::ENOSYS), "{attempts:#?}");
         }
+    }
+
+    [user_kernel, root_kernel]
+    fn no_socket_of_the_host_is_reached_by_its_path(world) {
+        let outer = Outer::new();
+        let place = Place::new(world);
+        let path = place.outside.join("socket");
+        let socket = UnixDatagram::bind(&path).unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o777)).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        // Either end of a pair of datagram sockets could be sent from to any path.
+        let script = "import socket, sys
+for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_RAW, socket.SOCK_SEQPACKET):
+    for attempt in (lambda s: s.sendto(b'x', sys.argv[1]), lambda s: s.connect(sys.argv[1]) or s.send(b'x')):
+        try: attempt(socket.socketpair(socket.AF_UNIX, kind)[0])
+        except OSError: pass
+print('tried')";
+        let words = ["python3", "-c", script, path.to_str().unwrap()];
+        let out = outer.session(&place, &open(), words).output().ok();
+        assert_eq!(out.text(), "tried\n");
+        let nothing = socket.recv(&mut [0; 8]).unwrap_err();
+        assert_eq!(nothing.kind(), std::io::ErrorKind::WouldBlock);
     }
 
     [user_kernel]
