@@ -16,6 +16,18 @@ fn count(rows: &[&Value], address: &str, protocol: &str, port: u16) -> u64 {
     rows.iter().filter(of).map(|row| row["count"].as_u64().unwrap()).sum()
 }
 
+/// Makes a connection look like the answer to one that began elsewhere: an IPv6 socket may take any address for its own.
+const BACKWARDS: &str = "
+import socket, sys
+one, other, port, end = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.stdin
+IPV6_FREEBIND = 78
+def send(source, to):
+    s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+    s.setsockopt(socket.IPPROTO_IPV6, IPV6_FREEBIND, 1)
+    s.bind((source, port)); s.sendto(b'x', (to, port))
+send(one, other); send(other, one); send(other, one)
+print('sent', flush=True); end.read()";
+
 worlds! {
     [user_kernel, root_kernel]
     fn the_figures_are_exact(world) {
@@ -37,6 +49,26 @@ worlds! {
         assert_eq!(count(&refused, address::PUBLIC_V4, "udp", PORT), 1, "{session:#}");
         assert_eq!(reached.len(), 1, "{session:#}");
         assert_eq!(refused.len(), 3, "{session:#}");
+    }
+
+    [user_kernel, root_kernel]
+    fn what_is_sent_as_if_it_were_an_answer_is_counted(world) {
+        let outer = Outer::new();
+        let mut listeners = outer.listen(&[PORT]);
+        let place = Place::new(world);
+        let (one, other) = (address::PUBLIC_V6, "2606:4700::200");
+        let rules = policy(json!({"mode": "allow"}), json!({"mode": "block"}));
+        let port = PORT.to_string();
+        let words = ["python3", "-c", BACKWARDS, one, other, &port];
+        let mut live = outer.session(&place, &rules, words).stdin_open().start();
+        live.expect("sent");
+        listeners.wait_for(&Flow::udp(one, PORT));
+        live.wait().ok();
+        let session = place.json(["show"]);
+        let reached = rows(&session, "reached");
+        assert_eq!(count(&reached, other, "udp", PORT), 1, "{session:#}");
+        assert_eq!(count(&reached, one, "udp", PORT), 2, "{session:#}");
+        assert_eq!(session["egress"]["totals"]["reached"]["all"], 3, "{session:#}");
     }
 
     [user_kernel]

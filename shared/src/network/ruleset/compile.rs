@@ -12,7 +12,9 @@ use super::super::verdict::DNS_PORT;
 use super::super::{NetworkPolicy, Protocol, Zone};
 use super::count::{self, Counter};
 use super::lists::{Detail, Lists, Prefixes};
-use super::{Base, Chain, Element, Expr, Hook, Meta, Reject, Rule, Ruleset, Set, SetKind, Verdict};
+use super::{
+    Base, Chain, Element, Expr, Hook, Meta, Reject, Rule, Ruleset, Set, SetKind, Tracked, Verdict,
+};
 use ipnet::{IpNet, Ipv6Net};
 use std::net::IpAddr;
 
@@ -28,7 +30,6 @@ const UDP: u8 = 17;
 /// Bits of a connection's state.
 const ESTABLISHED: u32 = 1 << 1;
 const RELATED: u32 = 1 << 2;
-const NEW: u32 = 1 << 3;
 
 /// IPv4 or IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -258,12 +259,17 @@ impl Table {
             let total =
                 vec![Expr::Put { bytes: counter.key().to_vec(), to: 0 }, lookup(count::TOTALS, 0)];
             let rules = if counter.is_reached() {
-                // The first packet of a connection, and every one that belongs to none yet.
-                let new = |family: Family| {
+                let accept = || vec![Expr::Verdict(Verdict::Accept)];
+                // What goes on with a connection that was counted when it began; and what the kernel says about one.
+                let known = [tracked(ESTABLISHED), onward(), accept()].concat();
+                let about = [tracked(RELATED), accept()].concat();
+                // An IPv6 socket may take any address for its own. From what it then sends the other way, a connection
+                // to this destination looks like the answer to one that never was.
+                let other = |family: Family| {
                     let to = goto(&format!("reached_{}", family.name()));
-                    [is(family), tracked(NEW), total.clone(), vec![to]].concat()
+                    [is(family), total.clone(), vec![to]].concat()
                 };
-                vec![new(V4), new(V6), vec![Expr::Verdict(Verdict::Accept)]]
+                vec![known, about, other(V4), other(V6)]
             } else {
                 let count = |family: Family| {
                     let to = goto(&format!("refused_{}", family.name()));
@@ -316,7 +322,12 @@ fn is(family: Family) -> Rule {
 fn tracked(state: u32) -> Rule {
     let bits = state.to_ne_bytes().to_vec();
     let mask = Expr::Mask { mask: bits.clone(), at: 0 };
-    vec![Expr::State { to: 0 }, mask, Expr::Equal { bytes: bits, at: 0 }]
+    vec![Expr::Connection { key: Tracked::State, to: 0 }, mask, Expr::Equal { bytes: bits, at: 0 }]
+}
+
+/// Holds where the packet goes the way of its connection's first one.
+fn onward() -> Rule {
+    vec![Expr::Connection { key: Tracked::Direction, to: 0 }, Expr::Equal { bytes: vec![0], at: 0 }]
 }
 
 /// Decides ICMPv6 whose type is in a set.

@@ -2,7 +2,7 @@
 //! model is an error.
 
 use super::{
-    Base, Chain, Element, Expr, Hook, Meta, Reject, Ruleset, Set, SetKind, TABLE, Verdict,
+    Base, Chain, Element, Expr, Hook, Meta, Reject, Ruleset, Set, SetKind, TABLE, Tracked, Verdict,
 };
 use crate::netlink::{self, Attributes, Message};
 use std::collections::BTreeMap;
@@ -220,9 +220,12 @@ fn expr(attributes: Attributes<'_>) -> Option<Expr> {
             let (offset, length) = (of.be32(3)?, of.be32(4)?);
             Expr::Payload { base, offset, length, to: register(of, 1)? }
         }
-        // The state; of no direction.
-        "ct" if of.be32(2) == Some(0) && of.get(3).is_none() => {
-            Expr::State { to: register(of, 1)? }
+        // Of no direction of its own.
+        "ct" if of.get(3).is_none() => {
+            let number = of.be32(2)?;
+            let known = [Tracked::State, Tracked::Direction];
+            let key = known.into_iter().find(|key| *key as u32 == number)?;
+            Expr::Connection { key, to: register(of, 1)? }
         }
         "immediate" => match of.inside(2)?.inside(2) {
             Some(verdict) => Expr::Verdict(match verdict.be32(1)?.cast_signed() {

@@ -262,7 +262,7 @@ fn of_expr(expr: &Expr) -> Expression {
             let (base, offset, length) = (number(*base as u32), number(*offset), number(*length));
             (c"payload", vec![(2, base), (3, offset), (4, length), (1, register(to))])
         }
-        Expr::State { to } => (c"ct", vec![(2, number(0)), (1, register(to))]),
+        Expr::Connection { key, to } => (c"ct", vec![(2, number(*key as u32)), (1, register(to))]),
         Expr::Put { bytes: constant, to } => {
             (c"immediate", vec![(1, register(to)), (2, bytes(constant))])
         }

@@ -133,8 +133,10 @@ pub enum Expr {
         /// Where to.
         to: u32,
     },
-    /// Loads the state of the packet's connection.
-    State {
+    /// Loads a fact about the packet's connection. Without one there is a state and nothing else: it doesn't hold.
+    Connection {
+        /// Which.
+        key: Tracked,
         /// Where to.
         to: u32,
     },
@@ -194,6 +196,15 @@ pub enum Meta {
     Family = 15,
     /// The protocol above IP: one byte.
     Protocol = 16,
+}
+
+/// A fact about a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Tracked {
+    /// Its state: a bit in four bytes.
+    State = 0,
+    /// Whether the packet goes the way of its first one: one byte, 0 if so.
+    Direction = 1,
 }
 
 /// A header of a packet.

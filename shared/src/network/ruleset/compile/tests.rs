@@ -22,7 +22,13 @@ struct Packet {
     word: u16,
     way: &'static str,
     state: u32,
+    /// Whether it goes the way of its connection's first packet.
+    onward: bool,
 }
+
+/// Bit of the state of a packet that begins a connection, and of one that belongs to none.
+const NEW: u32 = 1 << 3;
+const INVALID: u32 = 1;
 
 impl Packet {
     fn fact(&self, key: Meta) -> Vec<u8> {
@@ -74,9 +80,13 @@ fn run(table: &Ruleset, packet: &Packet) -> Outcome {
                         put(&mut registers, *to, &packet.part(*base, *offset, *length));
                         true
                     }
-                    Expr::State { to } => {
+                    Expr::Connection { key: Tracked::State, to } => {
                         put(&mut registers, *to, &packet.state.to_ne_bytes());
                         true
+                    }
+                    Expr::Connection { key: Tracked::Direction, to } => {
+                        put(&mut registers, *to, &[u8::from(!packet.onward)]);
+                        packet.state & (NEW | ESTABLISHED | RELATED) != 0
                     }
                     Expr::Put { bytes, to } => {
                         put(&mut registers, *to, bytes);
@@ -284,7 +294,7 @@ fn the_table_decides_as_the_evaluator_says() {
                 if protocol == ICMPV6 && to.is_ipv4() {
                     continue;
                 }
-                let packet = Packet { to, protocol, word, way: "tap0", state: NEW };
+                let packet = Packet { to, protocol, word, way: "tap0", state: NEW, onward: true };
                 let outcome = run(&table, &packet);
                 let verdict = verdict_by(&policy, to, flow, Way::Link);
                 let allowed = verdict.decision == Decision::Allowed;
@@ -330,7 +340,7 @@ fn only_loopback_itself_carries_its_addresses_and_nothing_there_is_counted() {
     let table = compile(&policy(&mut dice));
     for address in ADDRESSES {
         let to = address.parse().unwrap();
-        let packet = Packet { to, protocol: TCP, word: 1, way: "lo", state: 1 << 6 };
+        let packet = Packet { to, protocol: TCP, word: 1, way: "lo", state: 1 << 6, onward: true };
         let passed = Outcome { passes: true, answered: None, total: None, recorded: None };
         assert_eq!(run(&table, &packet), passed);
         let outcome = run(&table, &Packet { way: "lo1", state: NEW, ..packet });
@@ -354,11 +364,21 @@ fn packets_of_a_known_connection_are_judged_but_counted_once() {
         word: 443,
         way: "tap0",
         state: ESTABLISHED,
+        onward: true,
     };
     let passed = run(&table, &packet("8.8.8.8"));
     assert!(passed.passes && passed.total.is_none() && passed.recorded.is_none());
     let refused = run(&table, &packet("10.1.1.1"));
     assert!(!refused.passes && refused.total == Some(Counter::RefusedPrivate));
+    // What only looks like an answer began nothing that was counted.
+    for odd in [
+        Packet { onward: false, ..packet("8.8.8.8") },
+        Packet { state: INVALID, ..packet("8.8.8.8") },
+    ] {
+        let passed = run(&table, &odd);
+        assert!(passed.passes && passed.total == Some(Counter::ReachedPublic));
+        assert!(passed.recorded.is_some());
+    }
 }
 
 #[test]
