@@ -28,6 +28,10 @@ const STACK: usize = 1 << 20;
 const SWEEP: Duration = Duration::from_millis(500);
 const SHARE: u32 = 20;
 
+/// How long a session must last to be watched. Closing a watch takes the kernel some 16 ms, three times as long as a whole
+/// short session, and the scan at its end comes soon enough to take the bases itself.
+const SHORT: Duration = Duration::from_millis(200);
+
 /// The watch of one launch.
 #[derive(Debug)]
 pub struct Watcher {
@@ -49,6 +53,9 @@ impl Watcher {
         let (stopped, stop) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).ok()?;
         let session = session.clone();
         let work = move || {
+            if ends_within(&stopped, SHORT) {
+                return;
+            }
             // A session runs as well without; its end looks at everything in any case.
             let _ = Work::begin(&session, &layer, inside).and_then(|mut work| work.run(&stopped));
         };
@@ -135,7 +142,18 @@ impl<'a> Work<'a> {
 }
 
 fn is_over(stopped: &OwnedFd) -> bool {
+    ends_within(stopped, Duration::ZERO)
+}
+
+fn ends_within(stopped: &OwnedFd, limit: Duration) -> bool {
+    let until = Instant::now() + limit;
     let mut fds = [PollFd::new(stopped, PollFlags::IN)];
-    let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-    !matches!(rustix::event::poll(&mut fds, Some(&now)), Ok(0))
+    loop {
+        let left =
+            rustix::event::Timespec::try_from(until.saturating_duration_since(Instant::now()));
+        match rustix::event::poll(&mut fds, left.ok().as_ref()) {
+            Err(rustix::io::Errno::INTR) => {}
+            polled => return !matches!(polled, Ok(0)),
+        }
+    }
 }
