@@ -263,7 +263,7 @@ fn suggestion(call: &Invocation, id: Option<&str>) -> Result<u8> {
     for left in &found.left {
         call.ui.status(format!("no rule can allow {}", destination_words(left)));
     }
-    if ledger.unlisted() > 0 {
+    if ledger.refused.unlisted() > 0 {
         call.ui.warning("more was refused than there was room to remember");
     }
     if !found.is_empty() {

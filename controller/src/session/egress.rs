@@ -96,7 +96,8 @@ impl List {
         self.rows.iter().filter(|seen| seen.destination.address.is_ipv6() == six).count()
     }
 
-    fn unlisted(&self) -> u64 {
+    /// How much was counted in it that no row tells of.
+    pub fn unlisted(&self) -> u64 {
         let listed: u64 = self.rows().fold(0, |sum, seen| sum.saturating_add(seen.count));
         self.totals.sum().saturating_sub(listed)
     }

@@ -157,13 +157,14 @@ pub fn summary(ledger: &Ledger) -> Option<String> {
         return None;
     }
     let destinations = ledger.refused.rows().count();
-    let more = if ledger.unlisted() > 0 { " or more" } else { "" };
-    let plural = |n: u64| if n == 1 { "" } else { "s" };
-    Some(format!(
-        "{refused} refused connection{}, {destinations}{more} destination{}",
-        plural(refused),
-        plural(u64::try_from(destinations).unwrap_or(u64::MAX))
-    ))
+    let connections = if refused == 1 { "connection" } else { "connections" };
+    // What has no row may be more of the same destinations or of others.
+    let destinations = match (destinations, ledger.refused.unlisted()) {
+        (1, 0) => "1 destination".to_owned(),
+        (rows, 0) => format!("{rows} destinations"),
+        (rows, _) => format!("{rows} or more destinations"),
+    };
+    Some(format!("{refused} refused {connections}, {destinations}"))
 }
 
 #[cfg(test)]
@@ -226,6 +227,13 @@ mod tests {
     fn one_line_says_how_much_was_refused() {
         assert_eq!(summary(&ledger()).unwrap(), "12 refused connections, 2 destinations");
         assert_eq!(summary(&Ledger::default()), None);
+        // What was reached without a row says nothing of what was refused.
+        let mut one = ledger();
+        one.refused.totals = Totals { public: 12, ..Totals::default() };
+        one.reached.totals.public += 1;
+        assert_eq!(summary(&one).unwrap(), "12 refused connections, 2 destinations");
+        one.refused.totals.public += 1;
+        assert_eq!(summary(&one).unwrap(), "13 refused connections, 2 or more destinations");
     }
 
     #[test]
