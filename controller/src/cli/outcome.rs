@@ -130,7 +130,7 @@ pub(super) fn finish(
     failure: Option<LaunchFailure>,
 ) -> Result<()> {
     close(session, exit, failure);
-    session.save_state()
+    session.save_run()
 }
 
 fn close(session: &mut Session, exit: Option<Status>, failure: Option<LaunchFailure>) {

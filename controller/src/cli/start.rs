@@ -290,5 +290,6 @@ fn record_boundary(session: &mut Session, launched: &Launched) -> Result<()> {
         });
     }
     session.state.state = Phase::Running;
-    session.save_state()
+    // A landing of what an earlier launch left may have been written down meanwhile.
+    session.save_run()
 }

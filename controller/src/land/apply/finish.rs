@@ -87,18 +87,21 @@ fn undo(journal: &Journal, state: &StateDir, held: Option<&Session>) -> Result<F
             Some(_) => None,
             None => try_stop(&session)?,
         };
-        if held.is_some() || stopped.is_some() {
+        let ours = held.is_some() || stopped.is_some();
+        let mut changes = None;
+        if ours {
             all_back = give_back(journal, state, &session)?;
             session = state.load(&entry.session)?;
-            session.state.changes = crate::land::counts(&session, false).ok();
-            session.state.landing.synced = false;
-        } else {
-            session.state.changes = None;
+            changes = crate::land::counts(&session, false).ok();
         }
-        if !session.state.landing.undone.contains(&entry.number) {
-            session.state.landing.undone.push(entry.number);
-        }
-        session.save_state()?;
+        // Amended, because a session that runs writes its own part.
+        session.amend(|state| {
+            state.changes = changes;
+            state.landing.synced &= !ours;
+            if !state.landing.undone.contains(&entry.number) {
+                state.landing.undone.push(entry.number);
+            }
+        })?;
     }
     if all_back {
         entry.remove(state)?;
