@@ -102,7 +102,7 @@ worlds! {
         let place = repository(world, &[]);
         work(&place);
         let before = picture(&place);
-        let out = place.landbox(["land", "--to-branch", "agent/work", "-m", "Do it\n\nAll of it"]).output().ok();
+        let out = place.landbox(["land", "--to-branch", "agent/work", "-m", "Do it\n\nAll of it"]).risks_accepted().output().ok();
         assert!(out.errors().contains("Made the branch agent/work with 7 changes"), "{}", out.errors());
         assert_eq!(picture(&place), before);
         assert_eq!(git(&place, &["status", "--short"]), "");
@@ -125,7 +125,7 @@ worlds! {
         git(&place, &["branch", "folder/x"]);
         let refs = git(&place, &["for-each-ref"]);
         for (name, code) in [("taken", 6), ("main", 6), ("a..b", 2), ("-x", 2), ("", 2), ("@{-1}", 2), ("folder", 1)] {
-            let out = place.landbox(["land", &format!("--to-branch={name}")]).output().expect(code);
+            let out = place.landbox(["land", &format!("--to-branch={name}")]).risks_accepted().output().expect(code);
             assert!(!out.errors().contains("Made"), "{name}");
         }
         assert_eq!(git(&place, &["for-each-ref"]), refs);
@@ -219,7 +219,7 @@ worlds! {
         let base = git(&place, &["rev-parse", "HEAD"]);
         place.write(place.project.join("README.md"), "# Project\n\nAnother line.\n");
         git(&place, &["commit", "-qam", "mine"]);
-        let out = place.landbox(["land", "--to-branch", "b"]).output().ok();
+        let out = place.landbox(["land", "--to-branch", "b"]).risks_accepted().output().ok();
         assert!(out.errors().contains("from the commit that the session saw"), "{}", out.errors());
         assert_eq!(git(&place, &["rev-parse", "b~"]), base);
         assert_eq!(git(&place, &["show", "b:README.md"]), "# Project\n\nOne line.\ntwo\n");
@@ -230,7 +230,7 @@ worlds! {
         work(&place);
         let out = place.landbox(["land", "--to-branch", "b"]).output().expect(3);
         assert!(out.errors().contains("README.md"), "{}", out.errors());
-        place.landbox(["land", "--to-branch", "b", "--exclude", "README.md"]).output().ok();
+        place.landbox(["land", "--to-branch", "b", "--exclude", "README.md"]).risks_accepted().output().ok();
     }
 
     [user_kernel]
@@ -238,7 +238,7 @@ worlds! {
         // SHA-256.
         let place = repository(world, &["--object-format=sha256"]);
         work(&place);
-        place.landbox(["land", "--to-branch", "b"]).output().ok();
+        place.landbox(["land", "--to-branch", "b"]).risks_accepted().output().ok();
         place.landbox(["land", "--commit", "--yes", "--accept-risk", "executable"]).output().ok();
         assert_eq!(git(&place, &["status", "--short"]), "");
         assert_eq!(git(&place, &["rev-parse", "b^{tree}"]), git(&place, &["rev-parse", "HEAD^{tree}"]));
@@ -376,7 +376,7 @@ worlds! {
         place.session(["--name", "s"], ["sh", "-ec", &work]).output().ok();
         fs::remove_file(&marker).unwrap_or_default();
         place.landbox(["diff"]).output().ok();
-        place.landbox(["land", "--to-branch", "b"]).output().ok();
+        place.landbox(["land", "--to-branch", "b"]).risks_accepted().output().ok();
         place.landbox(["land", "--mbox", place.outside.join("m").to_str().unwrap()]).output().ok();
         place.landbox(["land", "--commit", "--yes", "--accept-risk", "executable", "--accept-risk", "ignore-rules"]).output().ok();
         assert!(!marker.exists(), "something was run");

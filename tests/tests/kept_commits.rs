@@ -208,4 +208,28 @@ worlds! {
         let out = place.landbox(KEEP).output().expect(6);
         assert!(out.errors().contains("more paths than can be looked at"), "{}", out.errors());
     }
+
+    [user_kernel, user_fuse]
+    fn what_only_a_commit_in_between_holds_needs_a_yes_too(world) {
+        let place = repository(world, &[]);
+        let key = ["-----BEGIN OPENSSH ", "PRIVATE KEY-----"].concat();
+        session(&place, &format!(
+            "b() {{ git -c user.name=Bot -c user.email=b@e.org \"$@\"; }}; echo '{key}' > notes; mkdir .vscode; \
+             echo '{{}}' > .vscode/tasks.json; b add -A; b commit -qm one; rm -r notes .vscode; echo x > plain; b add -A; b commit -qm two"
+        ));
+        assert!(!place.json(["diff"]).to_string().contains("secret"));
+        // Nobody sees it who looks at the changes alone.
+        place.landbox(["land", "--to-branch", "plain"]).output().ok();
+        for args in [&KEEP[..], &["land", "--commit", "--keep-commits", "--yes"]] {
+            let out = place.landbox(args).output().expect(6);
+            for text in ["holds notes: risk secret", "holds .vscode/tasks.json: risk editor", "--accept-risk secret"] {
+                assert!(out.errors().contains(text), "{}", out.errors());
+            }
+        }
+        assert_eq!(git(&place, &["for-each-ref", "--format=%(refname)"]), "refs/heads/main\nrefs/heads/plain\n");
+        assert!(!place.project.join("plain").exists());
+        let accepted = ["--accept-risk", "secret", "--accept-risk", "editor"];
+        let out = place.landbox(KEEP).args(accepted).output().ok();
+        assert!(out.errors().contains("With 2 commits"), "{}", out.errors());
+    }
 }

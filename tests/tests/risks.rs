@@ -5,6 +5,8 @@
 use landbox_tests::{Place, worlds};
 use serde_json::Value;
 use std::fs;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 fn risks(card: &Value) -> Vec<(String, String)> {
     let mut out = Vec::new();
@@ -17,6 +19,20 @@ fn risks(card: &Value) -> Vec<(String, String)> {
     }
     out.sort();
     out
+}
+
+/// Makes the project a repository with one commit.
+fn repository(place: &Place) {
+    let script = "git config --global user.name a && git config --global user.email a@b && git init -qb main . && \
+                  git add -A && git commit -qm first";
+    let (uid, gid) = place.world.ids();
+    let mut make = Command::new("sh");
+    make.args(["-c", script])
+        .current_dir(&place.project)
+        .env("HOME", &place.home)
+        .uid(uid)
+        .gid(gid);
+    assert!(make.status().unwrap().success());
 }
 
 /// A change with a risk of two kinds and one without.
@@ -99,5 +115,38 @@ worlds! {
         place.sh("cp ~/.ssh/id_test notes.txt").output().ok();
         assert_eq!(risks(&place.json(["diff"])), [("notes.txt".into(), "secret".into())]);
         assert!(fs::read_dir(&place.project).unwrap().all(|e| e.unwrap().file_name() != "notes.txt"));
+    }
+
+    [user_kernel, user_fuse]
+    fn a_branch_in_the_owners_repository_needs_the_same_yes(world) {
+        let place = Place::new(world);
+        repository(&place);
+        place.sh(SCRIPT).output().ok();
+        let branch = place.project.join(".git/refs/heads/b");
+        let out = place.landbox(["land", "--to-branch", "b", "--accept-risk", "editor"]).output().expect(6);
+        assert!(out.errors().contains("--accept-risk outside-link"), "{}", out.errors());
+        assert!(!branch.exists());
+        for (answers, made) in [(["y", "n"], false), (["y", "y"], true)] {
+            let mut terminal = place.landbox(["land", "--to-branch", "b"]).terminal(100, 40);
+            let at = terminal.expect_after(0, "Risk editor: 1 file");
+            terminal.send(format!("{}\n", answers[0]));
+            terminal.expect_after(at, "Risk outside-link: 1 file");
+            terminal.send(format!("{}\n", answers[1]));
+            assert_eq!(terminal.wait(), 0, "{}", terminal.shown());
+            assert_eq!(branch.exists(), made, "{}", terminal.shown());
+        }
+    }
+
+    [user_kernel]
+    fn what_is_only_written_to_a_file_says_its_risks_and_asks_nothing(world) {
+        let place = Place::new(world);
+        repository(&place);
+        place.sh(SCRIPT).output().ok();
+        for how in ["--patch", "--mbox"] {
+            let file = place.outside.join("out");
+            let out = place.landbox(["land", how]).args([&file]).output().ok();
+            assert!(out.errors().contains("editor (1), outside-link (1)"), "{}", out.errors());
+            assert!(fs::read_to_string(file).unwrap().contains("tasks.json"));
+        }
     }
 }

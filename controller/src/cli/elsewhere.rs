@@ -2,8 +2,11 @@
 
 use super::Invocation;
 use crate::error::{Context, Failure, Kind, Result};
+use crate::land::card::Card;
 use crate::land::git;
 use crate::land::review::Review;
+use crate::land::risk::RiskKind;
+use crate::land::risk::consent::{self, Passing};
 use crate::session::store::{Session, show};
 use crate::ui::text::visible_name;
 use clap::Args;
@@ -58,10 +61,16 @@ impl ElsewhereArgs {
         call: &Invocation,
         session: &Session,
         review: &Review,
+        accepted: &[RiskKind],
     ) -> Result<bool> {
+        if !self.is_asked() {
+            return Ok(false);
+        }
+        let card = review.card(session)?;
         let message = self.message.as_deref();
         if let Some(file) = &self.patch {
             write_file(call, file, "patch", &mut |out| review.write_patch(out))?;
+            exported(call, &card, "patch");
         } else if let Some(file) = &self.mbox {
             let mut folder = None;
             write_file(call, file, "mail", &mut |out| {
@@ -71,14 +80,27 @@ impl ElsewhereArgs {
             if let Some(folder) = folder {
                 call.ui.status(format!("It is for git am --directory={folder}."));
             }
+            exported(call, &card, "mail");
         } else if let Some(name) = &self.to_branch {
-            let branch = git::to_branch(session, review, name, &self.wanted())?;
-            self.tell(call, name, &branch);
-        } else {
-            return Ok(false);
+            let id = &session.snapshot.id;
+            let agree = |passing: &[Passing]| {
+                passing_risks(call, &card, passing);
+                let open = consent::open(&card, passing, accepted);
+                if !call.ui.is_interactive() {
+                    return consent::refuse(id, &open).map(|()| true);
+                }
+                Ok(open.iter().all(|q| call.ui.confirm(&q.ask()) == Some(true)))
+            };
+            match git::to_branch(session, review, name, &self.wanted(), agree)? {
+                Some(branch) => self.tell(call, name, &branch),
+                None => {
+                    call.ui.status("Nothing was changed.");
+                    return Ok(true);
+                }
+            }
         }
         if call.ui.json {
-            call.ui.document(&review.card(session)?)?;
+            call.ui.document(&card)?;
         }
         Ok(true)
     }
@@ -122,6 +144,37 @@ impl ElsewhereArgs {
             list(call, &prepared.kept);
         }
         Ok(prepared)
+    }
+}
+
+/// Says what deserves a second look in what was written to a file: whoever applies that is not asked.
+fn exported(call: &Invocation, card: &Card, word: &str) {
+    let kinds = consent::open(card, &[], &[]);
+    if kinds.is_empty() {
+        return;
+    }
+    let kinds: Vec<String> = kinds.iter().map(|q| format!("{} ({})", q.kind, q.changes)).collect();
+    call.ui.warning(format!(
+        "whoever applies the {word} should know these risks: {}; landbox diff {} says which files they are, and why",
+        kinds.join(", "),
+        card.session
+    ));
+}
+
+/// Names what only the session's own commits hold: no card lists it.
+pub(super) fn passing_risks(call: &Invocation, card: &Card, passing: &[Passing]) {
+    const NAMED: usize = 20;
+    let unlisted = consent::unlisted(card, passing);
+    for Passing { path, risk } in unlisted.iter().take(NAMED) {
+        call.ui.warning(format!(
+            "a commit of the session holds {}: risk {}: {}",
+            visible_name(path.as_bytes()),
+            risk.kind,
+            crate::ui::text::visible(risk.why.as_bytes())
+        ));
+    }
+    if let Some(more) = unlisted.len().checked_sub(NAMED).filter(|more| *more > 0) {
+        call.ui.warning(format!("and {more} more risks in commits of the session"));
     }
 }
 

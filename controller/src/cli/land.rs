@@ -38,7 +38,7 @@ pub(super) struct LandArgs {
     #[arg(long, value_name = "N")]
     checkpoint: Option<u32>,
     /// Land this kind of risk without being asked; may be repeated
-    #[arg(long, value_name = "KIND", conflicts_with = "elsewhere")]
+    #[arg(long, value_name = "KIND", conflicts_with_all = ["patch", "mbox"])]
     accept_risk: Vec<String>,
     #[command(flatten)]
     elsewhere: super::elsewhere::ElsewhereArgs,
@@ -117,7 +117,7 @@ pub(super) fn land(call: &Invocation, args: LandArgs) -> Result<u8> {
         selection.reviewed = Some(std::sync::Arc::new(reviewed));
         review = Review::of(&session, None, selection.clone())?;
     }
-    if args.elsewhere.land(call, &session, &review)? {
+    if args.elsewhere.land(call, &session, &review, &accepted)? {
         return Ok(0);
     }
     let shown = review.digest;
@@ -149,8 +149,10 @@ pub(super) fn land(call: &Invocation, args: LandArgs) -> Result<u8> {
     if let Some(note) = review.note() {
         call.ui.warning(note);
     }
-    let open_risks = consent::open(&card, &accepted);
     let committing = args.elsewhere.prepare(call, &session, &review)?;
+    let passing = committing.as_ref().map_or(&[][..], |prepared| &prepared.risks);
+    super::elsewhere::passing_risks(call, &card, passing);
+    let open_risks = consent::open(&card, passing, &accepted);
     let refused = review.resolution().check();
     let decided = !can_ask || conflict::ask(call, &review, &mut selection.choices);
     // The scan's lock on the base goes with it; the landing scans for itself.

@@ -117,7 +117,8 @@ impl Review {
     /// What of the selection a commit can hold.
     pub(super) fn source(&self) -> Source<'_> {
         let sayable = Sayable::of(self.selected(), &self.obstructed());
-        Source { sayable, bodies: &self.view, masks: &self.view.masks }
+        let layer = &self.view.changeset.layer;
+        Source { sayable, bodies: &self.view, masks: &self.view.masks, layer }
     }
 
     /// Whether anything of the selection can land.

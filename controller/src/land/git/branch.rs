@@ -7,6 +7,7 @@ use super::run::{Git, outcome};
 use super::workshop::Workshop;
 use crate::error::{Failure, Kind, Result};
 use crate::land::review::Review;
+use crate::land::risk::consent::Passing;
 use crate::session::store::Session;
 use crate::ui::text::visible_name;
 
@@ -25,13 +26,15 @@ pub struct Branch {
     pub kept: Vec<String>,
 }
 
-/// Makes a branch of that name with the review's changes.
+/// Makes a branch of that name with the review's changes. Before anything of it is in the owner's repository, `agree` is
+/// asked, with what the session's commits hold besides; `None` where it says no.
 pub fn to_branch(
     session: &Session,
     review: &Review,
     name: &str,
     wanted: &Wanted<'_>,
-) -> Result<Branch> {
+    agree: impl FnOnce(&[Passing]) -> Result<bool>,
+) -> Result<Option<Branch>> {
     let target = review.target();
     let repo = Repo::find(Git::find(target.as_path())?, target)?;
     let branch = free(&repo, name)?;
@@ -42,12 +45,15 @@ pub fn to_branch(
     let workshop = Workshop::open(&repo, &session.dir)?;
     let ground = || Ground::newest(&repo, &source);
     let history = History::make((session, &repo, &workshop), target, &source, wanted, ground)?;
-    let History { tip: commit, ground, starts, kept, .. } = history;
+    let History { tip: commit, ground, starts, kept, risks, .. } = history;
+    if !agree(&risks)? {
+        return Ok(None);
+    }
     let changes = source.sayable.changes.len();
     workshop.hand_over(&commit, &starts, changes + kept.len())?;
     move_refs(&repo, &format!("create {branch} {commit}\n"), "landbox: new branch")?;
     let past = ground.commit != repo.head()?;
-    Ok(Branch { commit, changes, unsaid: source.sayable.unsaid, past, kept })
+    Ok(Some(Branch { commit, changes, unsaid: source.sayable.unsaid, past, kept }))
 }
 
 /// The full name of a branch that may be made.

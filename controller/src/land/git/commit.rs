@@ -12,6 +12,7 @@ use super::stream::Written;
 use super::workshop::Workshop;
 use crate::error::{Failure, Kind, Result};
 use crate::land::review::Review;
+use crate::land::risk::consent::Passing;
 use crate::session::store::Session;
 use crate::ui::text::visible_name;
 use std::collections::HashMap;
@@ -40,6 +41,8 @@ pub struct Prepared {
     pub unsaid: usize,
     /// First line of the message of each commit of the session's that comes with it, the oldest first.
     pub kept: Vec<String>,
+    /// What deserves a second look in those.
+    pub risks: Vec<Passing>,
 }
 
 /// A landing that was committed.
@@ -65,7 +68,7 @@ impl Prepared {
         let workshop = Workshop::open(&repo, &session.dir)?;
         let ground = || Ground::head(&repo, &source);
         let history = History::make((session, &repo, &workshop), target, &source, wanted, ground)?;
-        let History { tip: commit, ground, written, starts, kept } = history;
+        let History { tip: commit, ground, written, starts, kept, risks } = history;
         if ground.commit != repo.head()? {
             let text = "the session's commits start from another commit than HEAD";
             return Err(Failure::new(Kind::Conflict, text)
@@ -74,7 +77,7 @@ impl Prepared {
         refuse_staged(&repo, &written, &ground)?;
         let unsaid = source.sayable.unsaid;
         let parent = ground.commit;
-        Ok(Self { repo, workshop, commit, parent, branch, written, starts, unsaid, kept })
+        Ok(Self { repo, workshop, commit, parent, branch, written, starts, unsaid, kept, risks })
     }
 
     /// Writes the commit to the owner's repository, for a landing that is about to happen. Still nothing points to it.

@@ -8,6 +8,7 @@ use super::repo::Repo;
 use super::stream::{Onto, Written, make};
 use super::workshop::Workshop;
 use crate::error::{Failure, Kind, Result};
+use crate::land::risk::consent::Passing;
 use crate::session::store::Session;
 use landbox_shared::path::AbsPath;
 
@@ -33,6 +34,8 @@ pub(super) struct History {
     pub starts: Vec<String>,
     /// First line of each of the session's messages.
     pub kept: Vec<String>,
+    /// What deserves a second look in them.
+    pub risks: Vec<Passing>,
 }
 
 impl History {
@@ -45,7 +48,7 @@ impl History {
         ground: impl FnOnce() -> Result<Ground>,
     ) -> Result<Self> {
         let message = Message::of(&repo.git, &repo.top, session, wanted.message)?;
-        let bounds = Bounds { repo, project, masks: source.masks };
+        let bounds = Bounds { repo, project, masks: source.masks, layer: source.layer };
         let kept = match wanted.keep {
             true => keep(session, &bounds, workshop, &message.committer)?,
             false => None,
@@ -59,7 +62,7 @@ impl History {
             let onto = Onto { parent: ground.commit.as_deref(), tree: None };
             let (tip, written) = make(repo, workshop, source, &ground, &onto, &message)?;
             let starts = ground.commit.iter().cloned().collect();
-            return Ok(Self { tip, ground, written, starts, kept: Vec::new() });
+            return Ok(Self { tip, ground, written, starts, kept: Vec::new(), risks: Vec::new() });
         };
         // The files are what the card says, whatever the commits say: the last commit makes the difference.
         let ground = Ground::among(repo, source, kept.starts.iter().cloned())?;
@@ -71,6 +74,6 @@ impl History {
             == workshop.object(&format!("{}^{{tree}}", kept.tip))?;
         let tip = if same { kept.tip } else { last };
         let starts = kept.starts.into_iter().collect();
-        Ok(Self { tip, ground, written, starts, kept: kept.subjects })
+        Ok(Self { tip, ground, written, starts, kept: kept.subjects, risks: kept.risks })
     }
 }

@@ -32,6 +32,7 @@ pub use message::Message;
 use super::changeset::{Base, Bodies, Change, Node};
 use super::kind::EntryType;
 use super::patch::coverage;
+use landbox_shared::id::LayerId;
 use landbox_shared::path::RelPath;
 use std::collections::HashSet;
 
@@ -76,4 +77,6 @@ pub(super) struct Source<'a> {
     pub bodies: &'a dyn Bodies,
     /// Paths that were hidden from the session.
     pub masks: &'a [RelPath],
+    /// The layer that the changes are in.
+    pub layer: &'a LayerId,
 }

@@ -1,10 +1,11 @@
 //! Which flags of a landing still need a yes.
 
-use super::{KINDS, RiskKind};
+use super::{KINDS, Risk, RiskKind};
 use crate::error::{Failure, Kind, Result};
 use crate::land::card::Card;
 use landbox_shared::id::SessionId;
-use std::collections::BTreeMap;
+use landbox_shared::path::RelPath;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One kind of risk in a landing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,15 +29,36 @@ impl Question {
     }
 }
 
-/// The kinds of risk that a landing of what `card` selects would bring and that nobody said yes to.
-pub fn open(card: &Card, accepted: &[RiskKind]) -> Vec<Question> {
-    let mut counts: BTreeMap<RiskKind, u64> = BTreeMap::new();
+/// Something that a landing brings although the card does not list it: a state of a file that a commit of the session's
+/// holds, and what is in the layer does not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Passing {
+    /// Below the project.
+    pub path: RelPath,
+    /// What deserves a second look.
+    pub risk: Risk,
+}
+
+/// The kinds of risk that a landing of what `card` selects would bring, with what `passing` adds, and that nobody said
+/// yes to.
+pub fn open(card: &Card, passing: &[Passing], accepted: &[RiskKind]) -> Vec<Question> {
     let landing = card.changes.iter().filter(|c| c.landable && c.selected);
-    for risk in landing.flat_map(|change| &change.risks) {
-        *counts.entry(risk.kind).or_default() += 1;
+    let listed = landing.flat_map(|c| c.risks.iter().map(|r| (r.kind, c.path.as_slice())));
+    let passing = passing.iter().map(|p| (p.risk.kind, p.path.as_bytes()));
+    let found: BTreeSet<(RiskKind, &[u8])> = listed.chain(passing).collect();
+    let mut counts: BTreeMap<RiskKind, u64> = BTreeMap::new();
+    for (kind, _) in found.into_iter().filter(|(kind, _)| !accepted.contains(kind)) {
+        *counts.entry(kind).or_default() += 1;
     }
-    counts.retain(|kind, _| !accepted.contains(kind));
     counts.into_iter().map(|(kind, changes)| Question { kind, changes }).collect()
+}
+
+/// Those of `passing` that the card does not list.
+pub fn unlisted<'a>(card: &Card, passing: &'a [Passing]) -> Vec<&'a Passing> {
+    let listed: BTreeSet<(RiskKind, &[u8])> =
+        card.changes.iter().flat_map(|c| c.risks.iter().map(|r| (r.kind, &c.path[..]))).collect();
+    let key = |p: &&Passing| !listed.contains(&(p.risk.kind, p.path.as_bytes()));
+    passing.iter().filter(key).collect()
 }
 
 /// Refuses a landing with risks that nobody said yes to.

@@ -65,6 +65,19 @@ impl Batch {
     }
 }
 
+impl Batch {
+    /// The first `most` bytes of an object, with its size, where content is given.
+    pub(super) fn start_of(&mut self, id: &str, most: u64) -> Result<Option<(u64, Vec<u8>)>> {
+        let Some((_, size)) = self.check(id)? else { return Ok(None) };
+        let mut bytes = Vec::new();
+        (&mut self.from).take(size.min(most)).read_to_end(&mut bytes).context(what)?;
+        let rest = size.saturating_sub(most);
+        std::io::copy(&mut (&mut self.from).take(rest), &mut std::io::sink()).context(what)?;
+        self.from.read_exact(&mut [0]).context(what)?;
+        Ok(Some((size, bytes)))
+    }
+}
+
 impl Drop for Batch {
     fn drop(&mut self) {
         let _ = self.child.kill();

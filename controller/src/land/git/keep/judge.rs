@@ -4,11 +4,15 @@ use super::batch::Batch;
 use super::layer::refused;
 use super::object::{Kind, TreeEntry, owned_tree};
 use crate::error::Result;
+use crate::land::changeset::{Base, Change, Node};
+use crate::land::content;
 use crate::land::git::repo::Repo;
 use crate::land::git::workshop::Workshop;
+use crate::land::kind::{ChangeKind, ChangeState, Group};
 use crate::land::patch::git_accepts;
-use crate::land::risk::link;
+use crate::land::risk::{self, Risk, RiskKind, link};
 use crate::ui::text::visible_name;
+use landbox_shared::id::LayerId;
 use landbox_shared::path::{AbsPath, RelPath};
 use std::collections::BTreeMap;
 
@@ -21,13 +25,19 @@ pub(in crate::land::git) struct Bounds<'a> {
     pub project: &'a AbsPath,
     /// Paths that were hidden from the session.
     pub masks: &'a [RelPath],
+    /// The layer of the project.
+    pub layer: &'a LayerId,
 }
 
 /// Judges commits, one after the other.
 pub(super) struct Judge<'a> {
     bounds: &'a Bounds<'a>,
     objects: Batch,
+    layer: LayerId,
 }
+
+/// What deserves a second look, each with its reason.
+pub(super) type Risks = BTreeMap<(RelPath, RiskKind), String>;
 
 /// A folder on the way: its name in the repository, and its trees before and after.
 type Pair = (Vec<u8>, Option<String>, Option<String>);
@@ -35,7 +45,8 @@ type Pair = (Vec<u8>, Option<String>, Option<String>);
 impl<'a> Judge<'a> {
     /// One whose objects are those of the workshop.
     pub(super) fn new(bounds: &'a Bounds<'a>, workshop: &Workshop) -> Result<Self> {
-        Ok(Self { bounds, objects: Batch::start(workshop.command(), "--batch")? })
+        let objects = Batch::start(workshop.command(), "--batch")?;
+        Ok(Self { bounds, objects, layer: bounds.layer.clone() })
     }
 
     /// The tree of a commit.
@@ -49,7 +60,8 @@ impl<'a> Judge<'a> {
     }
 
     /// Judges everything that differs between two trees.
-    pub(super) fn compare(&mut self, old: &str, new: &str) -> Result<()> {
+    pub(super) fn compare(&mut self, old: &str, new: &str) -> Result<Risks> {
+        let mut risks = Risks::new();
         let mut todo: Vec<Pair> = vec![(Vec::new(), Some(old.to_owned()), Some(new.to_owned()))];
         let mut count = 0;
         while let Some((folder, old, new)) = todo.pop() {
@@ -83,14 +95,65 @@ impl<'a> Judge<'a> {
                 let rest = |entry: Option<TreeEntry>| entry.filter(|e| e.kind != Some(Kind::Tree));
                 let (old, new) = (rest(old), rest(new));
                 if old.is_some() || new.is_some() {
-                    self.path(&path, old.as_ref(), new.as_ref())?;
+                    let inside = self.path(&path, old.as_ref(), new.as_ref())?;
+                    let found = self.risks(&inside, old.as_ref(), new.as_ref())?;
+                    risks.extend(found.into_iter().map(|r| ((inside.clone(), r.kind), r.why)));
                 }
                 if below_old.is_some() || below_new.is_some() {
                     todo.push(([path.as_slice(), b"/"].concat(), below_old, below_new));
                 }
             }
         }
-        Ok(())
+        Ok(risks)
+    }
+
+    /// What deserves a second look in one path, as if the commit were a session's changes.
+    fn risks(
+        &mut self,
+        path: &RelPath,
+        old: Option<&TreeEntry>,
+        new: Option<&TreeEntry>,
+    ) -> Result<Vec<Risk>> {
+        let same = old.map(|entry| &entry.id) == new.map(|entry| &entry.id);
+        let (old, new) = (self.side(old)?, self.side(new)?);
+        let kind = match (&old, &new) {
+            (None, _) => ChangeKind::Added,
+            (Some(_), None) => ChangeKind::Deleted,
+            (Some((old, _)), Some((new, _))) if old.kind() != new.kind() => ChangeKind::Type,
+            (Some((Node::Symlink { .. }, _)), Some(_)) => ChangeKind::Symlink,
+            (Some(_), Some(_)) if same => ChangeKind::Mode,
+            (Some(_), Some(_)) => ChangeKind::Modified,
+        };
+        let (old_node, old) = old.unzip();
+        let (new_node, new) = new.unzip();
+        let change = Change {
+            layer: self.layer.clone(),
+            path: path.clone(),
+            kind,
+            old_path: None,
+            old: old_node.map_or(Base::Absent, Base::Known),
+            new: new_node,
+            group: Group::Project,
+            state: ChangeState::Clean,
+            landable: true,
+            reason: None,
+        };
+        Ok(risk::judge(&change, &Sides { old, new }, self.bounds.project))
+    }
+
+    /// An entry as an object of the project, and its first bytes.
+    fn side(&mut self, entry: Option<&TreeEntry>) -> Result<Option<(Node, Vec<u8>)>> {
+        let Some(entry) = entry else { return Ok(None) };
+        let Some((size, bytes)) = self.objects.start_of(&entry.id, risk::LARGE)? else {
+            return Err(refused(&format!("its object {} is missing", entry.id)));
+        };
+        let node = if entry.link {
+            Node::Symlink { target: bytes.clone() }
+        } else {
+            let mode = if entry.executable { 0o755 } else { 0o644 };
+            Node::File { mode, size, digest: content::digest_of(entry.id.as_bytes()) }
+        };
+        Ok(Some((node, bytes)))
     }
 
     fn entries(&mut self, tree: Option<&str>) -> Result<Vec<TreeEntry>> {
@@ -111,7 +174,7 @@ impl<'a> Judge<'a> {
         name: &[u8],
         old: Option<&TreeEntry>,
         new: Option<&TreeEntry>,
-    ) -> Result<()> {
+    ) -> Result<RelPath> {
         let shown = visible_name(name);
         let bounds = self.bounds;
         if [old, new].into_iter().flatten().any(|entry| entry.kind.is_none()) {
@@ -126,7 +189,7 @@ impl<'a> Judge<'a> {
                 "they change {shown}, which was hidden from the session"
             )));
         }
-        let Some(new) = new else { return Ok(()) };
+        let Some(new) = new else { return Ok(inside) };
         if !git_accepts(name, new.link) {
             return Err(refused(&format!("git refuses a name like {shown}")));
         }
@@ -136,6 +199,22 @@ impl<'a> Judge<'a> {
                 return Err(refused(&format!("the link {shown} may lead out of the project")));
             }
         }
-        Ok(())
+        Ok(inside)
+    }
+}
+
+/// The first bytes of a file before and after.
+struct Sides {
+    old: Option<Vec<u8>>,
+    new: Option<Vec<u8>>,
+}
+
+impl risk::Contents for Sides {
+    fn new_bytes(&self) -> Option<Vec<u8>> {
+        self.new.clone()
+    }
+
+    fn old_bytes(&self) -> Option<Vec<u8>> {
+        self.old.clone()
     }
 }

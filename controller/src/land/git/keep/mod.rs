@@ -18,8 +18,10 @@ pub(super) use judge::Bounds;
 use super::run::{feed, output};
 use super::workshop::Workshop;
 use crate::error::{Context, Result};
+use crate::land::risk::Risk;
+use crate::land::risk::consent::Passing;
 use crate::session::store::Session;
-use judge::Judge;
+use judge::{Judge, Risks};
 use layer::{SessionRepo, refused};
 use std::collections::{BTreeSet, HashMap};
 use std::process::Stdio;
@@ -35,6 +37,8 @@ pub(super) struct Kept {
     pub starts: BTreeSet<String>,
     /// First line of each message, the oldest first.
     pub subjects: Vec<String>,
+    /// What in any of them deserves a second look.
+    pub risks: Vec<Passing>,
 }
 
 /// Reads the session's commits; `None` where it made none.
@@ -79,11 +83,19 @@ pub(super) fn keep(
     let mut judge = Judge::new(bounds, workshop)?;
     let mut anew: HashMap<&str, String> = HashMap::new();
     let mut subjects = Vec::new();
+    let mut risks = Risks::new();
     for (id, commit) in &found.commits {
+        // What a commit has in common with one of its parents is not its own doing.
+        let mut own: Option<Risks> = None;
         for parent in &commit.parents {
             let before = judge.tree_of(parent)?;
-            judge.compare(&before, &commit.tree)?;
+            let mut found = judge.compare(&before, &commit.tree)?;
+            if let Some(own) = &own {
+                found.retain(|key, _| own.contains_key(key));
+            }
+            own = Some(found);
         }
+        risks.extend(own.into_iter().flatten());
         let parents: Vec<&str> = commit
             .parents
             .iter()
@@ -94,5 +106,7 @@ pub(super) fn keep(
         subjects.push(commit.subject());
     }
     let tip = anew.remove(tip.as_str()).ok_or_else(|| refused("the last of them is missing"))?;
-    Ok(Some(Kept { tip, starts: found.starts, subjects }))
+    let risks =
+        risks.into_iter().map(|((path, kind), why)| Passing { path, risk: Risk { kind, why } });
+    Ok(Some(Kept { tip, starts: found.starts, subjects, risks: risks.collect() }))
 }
