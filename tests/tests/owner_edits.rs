@@ -212,4 +212,66 @@ worlds! {
         assert_eq!(land(&place, &[]), 0);
         assert_eq!(read(&file), EIGHT.replace('8', "eight").replace('1', "one"));
     }
+
+    [user_kernel, user_fuse, root_kernel] fn what_the_owner_deleted_unseen_is_not_put_back(world) {
+        let place = Place::new(world);
+        let at = |name: &str| place.project.join(name);
+        for name in ["f", "moved", "kept/g"] {
+            place.write(at(name), EIGHT);
+        }
+        let go = place.outside.join("go");
+        let wait = format!("until [ -e {} ]; do sleep 0.05; done", go.display());
+        let write = "for f in f moved kept/g new; do echo theirs > t; mv t $f; done; touch last";
+        let live = begin(&place, "true", &format!("{wait}\n{write}\nsleep 60"));
+        let mut live = live;
+        live.write(b"go\n");
+        let tree = landbox_tests::procs::descendants(live.pid());
+        // Nobody watches any more.
+        landbox_tests::procs::kill(live.pid(), rustix::process::Signal::STOP);
+        place.write(&go, "");
+        let until = Instant::now() + Duration::from_secs(60);
+        let sessions = place.state().join("sessions");
+        let session = std::fs::read_dir(sessions).unwrap().next().unwrap().unwrap().path();
+        while !session.join("layers/project/upper/last").exists() {
+            assert!(Instant::now() < until, "the session never wrote");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        std::fs::remove_file(at("f")).unwrap();
+        std::fs::rename(at("moved"), place.outside.join("moved")).unwrap();
+        landbox_tests::procs::kill(live.pid(), rustix::process::Signal::KILL);
+        live.wait_open().expect(1009);
+        landbox_tests::procs::gone(&tree, 30);
+        let all = states(&place);
+        for (path, state) in [("f", "conflict"), ("moved", "conflict"), ("kept/g", "clean")] {
+            assert!(all.contains(&(path.into(), state.into())), "{path}: {all:?}");
+        }
+        let out = place.landbox(["land", "--apply", "--yes"]).output().expect(3);
+        assert!(out.errors().contains("you may have deleted it"), "{}", out.errors());
+        assert!(!at("f").exists() && !at("moved").exists() && read(at("kept/g")) == EIGHT);
+        let theirs = ["--resolve", "f=theirs", "--resolve-all", "mine"];
+        assert_eq!(land(&place, &theirs), 0);
+        assert_eq!(read(at("f")), "theirs\n");
+        assert!(!at("moved").exists() && !at("new").exists());
+        assert_eq!(read(at("kept/g")), "theirs\n");
+    }
+
+    [user_kernel, user_fuse, root_kernel] fn new_files_land_where_the_owner_is_busy_in_the_same_folder(world) {
+        let place = Place::new(world);
+        let at = |name: &str| place.project.join(name);
+        place.write(at("f"), EIGHT);
+        let live = begin(&place, "true", "echo t > a; mv a new; mkdir -p d/e; echo t > d/e/f; echo t > t; mv t f\necho done; read go");
+        std::fs::remove_file(at("README.md")).unwrap();
+        place.write(at("before"), "mine\n");
+        let mut live = live;
+        live.write(b"go\n");
+        live.expect("done");
+        for path in ["new", "d", "f"] {
+            taken(&place, path);
+        }
+        place.write(at("after"), "mine\n");
+        end(live);
+        assert!(states(&place).iter().all(|(_, state)| state == "clean"), "{:?}", states(&place));
+        assert_eq!(land(&place, &[]), 0);
+        assert_eq!([read(at("new")), read(at("d/e/f")), read(at("f"))].concat(), "t\nt\nt\n");
+    }
 }

@@ -165,6 +165,16 @@ fn from_statx(stat: &fs::Statx) -> Meta {
     }
 }
 
+/// Whether the times of a file system are this kernel's own, so that they can be compared with those of another one. A
+/// server's clock is nobody's business here.
+pub(crate) fn has_kernel_time(fd: impl AsFd) -> bool {
+    // ext4, XFS, Btrfs, tmpfs, F2FS, bcachefs, overlay.
+    const LOCAL: [u32; 7] =
+        [0xEF53, 0x5846_5342, 0x9123_683E, 0x0102_1994, 0xF2F5_2010, 0xCA45_1A4E, 0x794C_7630];
+    let kind = fs::fstatfs(fd).ok().and_then(|stat| u32::try_from(stat.f_type).ok());
+    kind.is_some_and(|kind| LOCAL.contains(&kind))
+}
+
 /// The names in an open folder, in no order, without `.` and `..`.
 pub(crate) fn names(dir: impl AsFd) -> io::Result<Vec<Vec<u8>>> {
     let mut out = Vec::new();

@@ -27,6 +27,7 @@ pub(super) fn judge(base: &Base, mine: Option<&Node>, theirs: Option<&Node>) -> 
         Base::Absent => None,
         Base::Known(node) => Some(node),
         Base::Unknown if mine == theirs => return Verdict::Same,
+        Base::Unknown if mine.is_none() => return Verdict::Clash(Clash::Unseen),
         Base::Unknown => return Verdict::Clash(Clash::Untrusted),
     };
     if mine == old {

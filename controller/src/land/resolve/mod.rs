@@ -8,6 +8,7 @@
 //! | M = B | clean | T lands |
 //! | M = T, whatever B is | merged | both made the same change: nothing is written |
 //! | B unknown or not trusted | conflict | |
+//! | nothing is there, and what was there cannot be told any more | conflict | nothing is resurrected |
 //! | files, one side changed the content, one the mode | merged | both changes are kept |
 //! | files, both changed the mode, differently | conflict | |
 //! | text files, both changed the content | merged or conflict | as `git merge-file` says |
@@ -118,6 +119,8 @@ pub struct Written {
 pub enum Clash {
     /// Nobody knows what the session saw.
     Untrusted,
+    /// There is nothing now, and nobody knows whether there was when the session made its own.
+    Unseen,
     /// Both edited the same lines.
     Lines,
     /// Both changed the content, and it is no text that can be merged.
@@ -144,6 +147,10 @@ impl std::fmt::Display for Clash {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let text = match self {
             Self::Untrusted => "you changed it, and nobody knows what it was when the session did",
+            Self::Unseen => {
+                "it is not there, and you may have deleted it meanwhile: names have come or gone in its folder, and \
+                 nobody saw what was there when the session made it"
+            }
             Self::Lines => "you and the session edited the same lines",
             Self::Content(why) => {
                 return write!(f, "you and the session both changed its content, and {why}");

@@ -25,9 +25,27 @@ pub struct Resolution {
 }
 
 impl Resolution {
-    /// Whether nothing clashed, decided or not: then what lands is what the session made of what it saw.
-    pub fn is_clear(&self) -> bool {
-        self.items.iter().all(|item| item.clash.is_none())
+    /// Why these changes can't be committed as the session made them; `None` if they can. What was merged can: the commit
+    /// has the session's side of it, and the owner's stays in the work tree, as not committed as it was.
+    pub fn uncommittable(&self) -> Option<(&RelPath, &'static str)> {
+        self.items.iter().find_map(|item| {
+            let why = match (&item.clash, &item.decision) {
+                (Some(_), _) => "you and the session changed it, and not so that both go together",
+                (None, Decision::Skip) => "it is not to land",
+                (None, Decision::Mine) if item.expect.node() != item.change.new.as_ref() => {
+                    "yours is to stay"
+                }
+                (
+                    None,
+                    Decision::Mine
+                    | Decision::Layer(_)
+                    | Decision::Bytes(_)
+                    | Decision::Mode(_)
+                    | Decision::Open(_),
+                ) => return None,
+            };
+            Some((&item.change.path, why))
+        })
     }
 
     /// What nobody has decided yet.
@@ -52,6 +70,7 @@ impl Resolution {
             Some(Clash::Lines | Clash::Added | Clash::Untrusted | Clash::Modes) => texts,
             Some(
                 Clash::Content(_)
+                | Clash::Unseen
                 | Clash::Gone
                 | Clash::Deleted
                 | Clash::Types

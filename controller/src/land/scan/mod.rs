@@ -1,6 +1,7 @@
 //! Walks a layer and the base it hides, and says what changed. The walk costs what the layer holds, not what the
 //! project holds.
 
+mod absent;
 mod entry;
 mod glance;
 mod inside;

@@ -83,19 +83,14 @@ impl Scan<'_> {
         let (base, stamp, extent) = match (&meta, real) {
             (Some(_), _) | (None, _) if known_absent => (Base::Absent, None, None),
             (Some(meta), Some(dir)) => self.look(folder, path, dir, name, meta, upper)?,
-            // Nothing there. If the layer's object may be a copy of what was, and the owner has made or removed names
-            // in the folder since, what was is gone.
+            // Nothing there, and what the layer holds may have taken the place of what the owner has deleted meanwhile.
             (Some(_) | None, _) => {
-                let copied = match (upper, real) {
-                    (Some(dir), Some(real)) => {
-                        let touched = self.facts.epoch.is_none_or(|epoch| {
-                            !tree::meta_of(real).is_ok_and(|m| m.ctime < epoch)
-                        });
-                        touched && self.may_be_copied(path, dir, name)?
-                    }
-                    (Some(_) | None, _) => false,
-                };
-                let base = if folder.trusted && !copied { Base::Absent } else { Base::Unknown };
+                let absent = folder.trusted
+                    && match upper {
+                        Some(dir) => self.was_absent(path, name, dir, real)?,
+                        None => true,
+                    };
+                let base = if absent { Base::Absent } else { Base::Unknown };
                 (base, None, None)
             }
         };
