@@ -213,6 +213,27 @@ worlds! {
     }
 
     [user_kernel]
+    fn what_the_owner_keeps_out_of_the_files_is_not_committed_either(world) {
+        let place = repository(world, &[]);
+        let lines = |first: &str, last: &str| format!("{first}\n2\n3\n4\n5\n6\n7\n{last}\n");
+        place.write(place.project.join("f"), lines("1", "8"));
+        git(&place, &["add", "f"]);
+        git(&place, &["commit", "-qm", "f"]);
+        place.session(["--name", "s"], ["sh", "-c", "sed -i s/^8/eight/ f; echo g > g"]).output().ok();
+        place.write(place.project.join("f"), lines("one", "8"));
+        let before = picture(&place);
+        for choice in ["f=mine", "f=skip"] {
+            let out = place.landbox(["land", "--commit", "--yes", "--resolve", choice]).output().expect(3);
+            assert!(out.errors().contains("with f:"), "{}", out.errors());
+            assert_eq!(picture(&place), before);
+        }
+        // The session's own, and the owner's edit gone: what is committed is what is there.
+        place.landbox(["land", "--commit", "--yes", "--resolve", "f=theirs"]).output().ok();
+        assert_eq!(git(&place, &["show", "HEAD:f"]), lines("1", "eight"));
+        assert_eq!(git(&place, &["status", "--short"]), "");
+    }
+
+    [user_kernel]
     fn a_branch_starts_from_what_the_session_saw(world) {
         let place = repository(world, &[]);
         work(&place);

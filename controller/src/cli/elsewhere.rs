@@ -131,10 +131,14 @@ impl ElsewhereArgs {
         session: &Session,
         review: &Review,
     ) -> Result<Option<git::Prepared>> {
-        if self.commit && !review.resolution().is_clear() {
-            let text = "you and the session changed the same things, so there is no commit of the session's changes alone";
+        if self.commit
+            && let Some((path, why)) = review.resolution().uncommittable()
+        {
+            let path = visible_name(path.as_bytes());
+            let text =
+                format!("there is no commit of the session's changes alone with {path}: {why}");
             return Err(Failure::new(Kind::Conflict, text)
-                .hint("land it with --apply, which asks about each, and commit it with git")
+                .hint("leave it out with --exclude, or land it with --apply and commit it with git")
                 .hint("landbox land --to-branch NAME makes a branch that git can merge"));
         }
         let wanted = self.wanted();
