@@ -2,12 +2,42 @@
 #![allow(clippy::unwrap_used)] // tests
 
 use landbox_tests::world::Overlay;
-use landbox_tests::{Place, worlds};
+use landbox_tests::{Place, World, worlds};
 use serde_json::Value;
 use std::fs;
 use std::io::Read;
 use std::path::Path;
 use std::process::Command;
+
+/// Every name, with its type, and the content of every file.
+const LIST: &str = "find . -printf '%P %y %#m %l\\n' | sort; find . -type f -exec cat {} + | sort";
+
+/// Files of the owner's beside those that every project has.
+const OWNERS: [&str; 4] = ["d/keep", "d/x", "e/f/keep", "g/keep"];
+/// Names that mean "deleted" to one back end or the other, as files, folders and devices.
+const DEVICES: &str = "for n in .wh.README.md d/.wh..wh..opq d/.wh..opq d/.wh.keep new/.wh.n; do \
+                       echo x > $n; mkdir -p $n.d; done; mknod d/null c 0 0; mknod d/keep c 0 0;";
+/// A folder that is really replaced, marked as if it were not.
+const REPLACE: &str = "echo z > d/z; rm -r g; mkdir g; setfattr -n user.overlay.opaque -v n g; \
+                       setfattr -x user.overlay.opaque g; rm -f g/.wh..wh..opq";
+
+fn marked(world: World) -> Place {
+    let place = Place::new(world);
+    place.write(place.outside.join("secret"), "secret\n");
+    OWNERS.iter().for_each(|file| place.write(place.project.join(file), "owner's\n"));
+    place
+}
+
+/// Sets every mark of some name spaces on files and folders, old and new. Names those that fuse-overlayfs would obey.
+fn forge(place: &Place, spaces: &str) -> String {
+    let out = place.outside.display();
+    format!(
+        "mkdir new; : > new/n; for ns in {spaces}; do \
+         for m in opaque=y opaque=x redirect=/e redirect={out} metacopy= whiteout=y origin=d/x protattr=i upper={out} override_stat=0:0:4755; do \
+         for f in d d/x e/f new new/n README.md src .; do setfattr -n $ns.${{m%%=*}} -v \"${{m#*=}}\" $f && \
+         case $ns in user.fuse*|user.containers) echo \"forged $ns.$m\";; esac; done; done; done"
+    )
+}
 
 fn read(path: impl AsRef<Path>) -> String {
     fs::read_to_string(path.as_ref()).unwrap_or_else(|e| format!("{e}"))
@@ -158,6 +188,55 @@ worlds! {
         text.take(9000).read_to_string(&mut start).unwrap();
         assert_eq!(start, "a".repeat(9000));
         assert!(!place.project.join("pipe").exists() && !place.project.join("sock").exists());
+    }
+
+    [user_kernel, user_fuse, root_kernel, root_fuse]
+    fn what_a_session_saw_is_what_lands_whatever_marks_it_forges(world) {
+        let place = marked(world);
+        // fuse-overlayfs refuses its own names and attributes; those of the kernel it takes for its own at the next start.
+        let (spaces, make) = match world.overlay {
+            Overlay::Kernel => ("user.overlay user.fuseoverlayfs user.containers trusted.overlay user.overlay.overlay", DEVICES),
+            Overlay::Fuse => ("user.fuseoverlayfs user.containers trusted.overlay", ""),
+        };
+        let script = format!("{{ {}; {make} {REPLACE}; }} 2>/dev/null; echo ---; {LIST}", forge(&place, spaces));
+        let seen = place.session(["--name", "s"], ["sh", "-c", &script]).output().ok().text();
+        let (forged, seen) = seen.split_once("---\n").unwrap();
+        if world.overlay == Overlay::Fuse {
+            assert_eq!(forged, "", "fuse-overlayfs keeps its own attributes from the task");
+        }
+        assert!(seen.contains("d/z") && seen.contains("d/keep") && !seen.contains("g/keep"), "{seen}");
+        look_at_all(&place);
+        assert_eq!(place.landbox(["resume", "s", "--", "sh", "-c", LIST]).output().ok().text(), seen);
+        place.landbox(["land", "s", "--apply", "--yes"]).risks_accepted().output().ok();
+        let landed = Command::new("sh").args(["-c", LIST]).current_dir(&place.project).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&landed.stdout), seen);
+        assert_eq!(read(place.outside.join("secret")), "secret\n");
+    }
+
+    // Whatever fuse-overlayfs makes of these itself.
+    [user_fuse, root_fuse]
+    fn a_forged_mark_takes_nothing_away_that_the_card_does_not_list(world) {
+        let place = marked(world);
+        let script = format!(
+            "{{ {}; {DEVICES} {REPLACE}; mkdir d/.wh.x d/.wh.opq e/.wh..wh..opq e/f/.wh..wh..opq; mv new d/.wh.z; }} 2>/dev/null; true",
+            forge(&place, "user.overlay user.fuseoverlayfs trusted.overlay")
+        );
+        place.session(["--name", "s"], ["sh", "-c", &script]).output().ok();
+        place.landbox(["resume", "s", "--", "sh", "-c", "echo more > d/more; echo more > e/f/more"]).output().ok();
+        look_at_all(&place);
+        let card = place.json(["diff"]);
+        let gone = |path: &str| !place.project.join(path).exists();
+        let listed = |path: &str| {
+            let all = card["changes"].as_array().unwrap();
+            all.iter().any(|c| c["path"] == path && c["kind"] == "deleted" && c["landable"] == true)
+        };
+        let before: Vec<&str> = OWNERS.into_iter().filter(|path| listed(path)).collect();
+        assert!(before.contains(&"g/keep"), "{card:#}");
+        place.landbox(["land", "s", "--apply", "--yes"]).risks_accepted().output().ok();
+        let after: Vec<&str> = OWNERS.into_iter().filter(|path| gone(path)).collect();
+        assert_eq!(after, before);
+        assert_eq!(read(place.project.join("e/f/more")), "more\n");
+        assert_eq!(read(place.outside.join("secret")), "secret\n");
     }
 
     [user_kernel]
