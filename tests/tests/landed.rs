@@ -60,4 +60,19 @@ worlds! {
         place.landbox(["gc"]).output().ok();
         assert_eq!(place.sessions().len(), 0);
     }
+
+    [user_kernel]
+    fn gc_keeps_a_landed_session_with_checkpoints(world) {
+        let place = Place::new(world);
+        place.session(["--name", "s"], ["sh", "-c", "echo 1 >> README.md"]).output().ok();
+        place.landbox(["checkpoint", "s"]).output().ok();
+        place.landbox(["resume", "s", "--", "sh", "-c", "echo 2 > more"]).output().ok();
+        // What it wrote since is in the checkpoint that going back takes, and nowhere else.
+        place.landbox(["rewind", "s", "1", "--yes"]).output().ok();
+        place.landbox(["land", "s", "--apply", "--yes"]).output().ok();
+        let out = place.landbox(["gc"]).output().ok();
+        assert!(out.errors().contains("2 checkpoints were left in it"), "{}", out.errors());
+        place.landbox(["rewind", "s", "2", "--yes"]).output().ok();
+        assert!(place.changes().contains(&("more".to_owned(), "added".to_owned())));
+    }
 }

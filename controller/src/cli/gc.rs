@@ -9,6 +9,7 @@ use crate::session::store::{Session, StateDir, show as show_path};
 use clap::Args;
 use jiff::{SignedDuration, Timestamp};
 use landbox_shared::path::AbsPath;
+use landbox_shared::policy::{LayerKind, LayerPolicy};
 use serde::Serialize;
 use std::collections::BTreeSet;
 
@@ -45,9 +46,20 @@ enum Reason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Goes(Reason),
-    /// All of the project's changes were landed, but it holds this many that the ignore rules cover.
-    HoldsIgnored(u64),
+    /// All of the project's changes were landed, but it holds more.
+    Holds(Left),
     Stays,
+}
+
+/// What a session holds that its landings left, by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Left {
+    /// Changes that the ignore rules cover.
+    Ignored(u64),
+    /// Files on other file systems, mounted in the project.
+    Mounted(u64),
+    /// Checkpoints, which may hold what was never landed.
+    Checkpoints(u64),
 }
 
 #[derive(Debug, Serialize)]
@@ -97,8 +109,8 @@ pub(super) fn gc(call: &Invocation, args: GcArgs) -> Result<u8> {
     for session in listing.sessions {
         match fate(&session, args.expired)? {
             Fate::Goes(reason) => going.push((session, reason)),
-            Fate::HoldsIgnored(count) => {
-                call.ui.status(holds_ignored(&session, count));
+            Fate::Holds(left) => {
+                call.ui.status(holds(&session, left));
                 report.kept += 1;
             }
             Fate::Stays => report.kept += 1,
@@ -192,15 +204,55 @@ fn describe(session: &Session) -> String {
     format!("{folder}, created {}", session.snapshot.created_at)
 }
 
-/// What the owner is told of a session that stays for what the ignore rules cover.
-fn holds_ignored(session: &Session, count: u64) -> String {
+/// What the owner is told of a session that stays for what its landings left.
+fn holds(session: &Session, left: Left) -> String {
     let id = &session.snapshot.id;
-    let changes = if count == 1 { "1 change".to_owned() } else { format!("{count} changes") };
+    let number = |count: u64, one: &str, more: &str| match count {
+        1 => format!("1 {one}"),
+        _ => format!("{count} {more}"),
+    };
+    let (what, next) = match left {
+        Left::Ignored(count) => (
+            number(count, "change to ignored files was", "changes to ignored files were"),
+            format!(
+                "Look at them with landbox diff {id} --with-ignored, take them with landbox land {id} --with-ignored"
+            ),
+        ),
+        Left::Mounted(count) => (
+            number(
+                count,
+                "file on a mounted file system was",
+                "files on mounted file systems were",
+            ),
+            format!(
+                "Look at them with landbox diff {id} --layer NAME (landbox show {id} has the names)"
+            ),
+        ),
+        Left::Checkpoints(count) => (
+            number(count, "checkpoint was", "checkpoints were"),
+            format!(
+                "Look at one with landbox land {id} --checkpoint N (landbox show {id} lists them)"
+            ),
+        ),
+    };
     format!(
-        "landbox: {id} stays: it was landed, but {changes} to ignored files were left in it. Look at them with \
-         landbox diff {id} --with-ignored, take them with landbox land {id} --with-ignored, or throw them away with \
-         landbox discard {id}"
+        "landbox: {id} stays: it was landed, but {what} left in it. {next}, or throw them away with landbox discard {id}"
     )
+}
+
+/// What a session holds whose landings left nothing of the project's changes; `None` where it is no more.
+fn left(session: &Session, ignored: u64) -> Option<Left> {
+    if ignored > 0 {
+        return Some(Left::Ignored(ignored));
+    }
+    let mounts = |layer: &&LayerPolicy| layer.kind == LayerKind::Mount;
+    let count = |layer: &LayerPolicy| land::layer_files(session, layer).unwrap_or(1);
+    let mounted = session.snapshot.policy.layers.iter().filter(mounts).map(count).sum();
+    if mounted > 0 {
+        return Some(Left::Mounted(mounted));
+    }
+    let checkpoints = land::checkpoint::list(session).len() as u64;
+    (checkpoints > 0).then_some(Left::Checkpoints(checkpoints))
 }
 
 /// Whether a session may go. A live one always stays.
@@ -221,13 +273,14 @@ fn fate(session: &Session, expired: bool) -> Result<Fate> {
     let is_landed = landing.count > 0 && !show::holds_changes(session);
     // What can't be counted counts as held.
     let ignored = if is_landed { land::ignored_left(session).ok() } else { None };
-    if ignored == Some(0) {
+    let held = ignored.map(|ignored| left(session, ignored));
+    if held == Some(None) {
         return Ok(Fate::Goes(Reason::Landed));
     }
     if expired && is_old(session) {
         return Ok(Fate::Goes(Reason::Expired));
     }
-    Ok(ignored.map_or(Fate::Stays, Fate::HoldsIgnored))
+    Ok(held.flatten().map_or(Fate::Stays, Fate::Holds))
 }
 
 /// Whether everything about a session lies longer ago than [`EXPIRED`]. A time that can't be read is not old.

@@ -33,7 +33,7 @@ pub mod undo;
 pub mod watch;
 
 pub use layer::is_untouched;
-pub use review::{counts, ignored_left, other_layers, owner_edits};
+pub use review::{counts, ignored_left, layer_files, other_layers, owner_edits};
 
 use crate::error::{Failure, Kind, Result};
 use crate::session::store::Session;

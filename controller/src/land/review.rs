@@ -20,7 +20,7 @@ use crate::session::store::Session;
 use landbox_shared::digest::Digest;
 use landbox_shared::id::LayerId;
 use landbox_shared::path::{AbsPath, RelPath};
-use landbox_shared::policy::LayerKind;
+use landbox_shared::policy::{LayerKind, LayerPolicy};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::io::{Read as _, Write};
@@ -337,13 +337,17 @@ pub fn ignored_left(session: &Session) -> Result<u64> {
     Ok(ignored.count() as u64)
 }
 
+/// Number of entries that a layer holds.
+pub fn layer_files(session: &Session, layer: &LayerPolicy) -> Result<u64> {
+    tree::count(&session.upper(&layer.id), layer.backend)
+        .context(|| format!("can't look into the layer {}", layer.id))
+}
+
 /// What the layers other than `shown` hold, by number of entries. Their content is not looked at.
 pub fn other_layers(session: &Session, shown: &LayerId) -> Result<Vec<OtherLayer>> {
     let mut out = Vec::new();
     for layer in session.snapshot.policy.layers.iter().filter(|l| l.id != *shown) {
-        let upper = session.upper(&layer.id);
-        let files = tree::count(&upper, layer.backend)
-            .context(|| format!("can't look into the layer {}", layer.id))?;
+        let files = layer_files(session, layer)?;
         if files > 0 {
             out.push(OtherLayer { layer: layer.id.clone(), files });
         }
