@@ -46,7 +46,7 @@ pub(super) fn resume(call: &Invocation, args: ResumeArgs) -> Result<u8> {
     // While nothing is mounted: what is found clean now has its base recorded before the epochs move on.
     show::refresh_changes(&mut session, false);
     // What landed while the session ran lies in its layer still, and would hide what its owner makes of it.
-    crate::land::forget_landed(&session);
+    crate::land::forget_landed(&starter.state, &session);
     let begun = starter.begin()?;
     match starter.launch(&mut session, &command, args.report.as_deref(), begun) {
         Ok(code) => Ok(code),

@@ -42,7 +42,7 @@ pub fn take_back(state: &StateDir, id: &SessionId, selection: &Selection) -> Res
         out.left.extend(restored.left);
     }
     if stopped.is_some() {
-        prune_equal(&session, &project)?;
+        prune_equal(state, &session, &project)?;
         let counts = super::counts(&session, false)?;
         session.amend(|state| state.changes = Some(counts))?;
     }

@@ -36,13 +36,13 @@ pub use layer::is_untouched;
 pub use review::{counts, ignored_left, layer_files, other_layers, owner_edits};
 
 use crate::error::{Failure, Kind, Result};
-use crate::session::store::Session;
+use crate::session::store::{Session, StateDir};
 
 /// Takes out of a stopped session's layer what is no change of its own. What can't be taken out stays, and costs nothing
 /// but the view of later edits.
-pub fn forget_landed(session: &Session) {
+pub fn forget_landed(state: &StateDir, session: &Session) {
     if let Some(layer) = layer::project_of(session) {
-        let _ = apply::prune_equal(session, layer);
+        let _ = apply::prune_equal(state, session, layer);
     }
 }
 
@@ -64,7 +64,6 @@ fn check_present(session: &Session) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::store::StateDir;
 
     #[test]
     fn a_session_whose_start_was_cut_short_is_told_from_one_whose_layers_are_gone() {

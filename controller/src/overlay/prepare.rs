@@ -104,17 +104,27 @@ fn dress(upper: &Path, layer: &LayerPolicy) -> Result<(), Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let ours = fs::open(upper, flags, Mode::empty())?;
     let stat = fs::statat(fs::CWD, layer.target.as_path(), AtFlags::SYMLINK_NOFOLLOW)?;
+    // A root that can be entered but not read has attributes that can't be read either.
+    let real = fs::open(layer.target.as_path(), flags, Mode::empty()).ok();
+    dress_like(&ours, &stat, real.as_ref())
+}
+
+/// The same for any folder of a layer: what is known of the real one, and the real one itself where it can be read.
+pub(crate) fn dress_like(
+    ours: &OwnedFd,
+    stat: &fs::Stat,
+    real: Option<&OwnedFd>,
+) -> Result<(), Errno> {
     if rustix::process::geteuid().is_root() {
         // Nobody else can give a folder away; and a group that the session's world does not map would keep the task
         // from making any file in it.
         let owner = rustix::process::Uid::from_raw(stat.st_uid);
         let group = rustix::process::Gid::from_raw(stat.st_gid);
-        fs::fchown(&ours, Some(owner), Some(group))?;
+        fs::fchown(ours, Some(owner), Some(group))?;
     }
-    fs::fchmod(&ours, Mode::from_raw_mode(stat.st_mode & 0o7777))?;
-    // A root that can be entered but not read has attributes that can't be read either.
-    if let Ok(real) = fs::open(layer.target.as_path(), flags, Mode::empty()) {
-        copy_attributes(&real, &ours)?;
+    fs::fchmod(ours, Mode::from_raw_mode(stat.st_mode & 0o7777))?;
+    if let Some(real) = real {
+        copy_attributes(real, ours)?;
     }
     let time = |tv_sec, nanoseconds| {
         Ok(Timespec { tv_sec, tv_nsec: i64::try_from(nanoseconds).map_err(|_| Errno::OVERFLOW)? })
@@ -123,7 +133,7 @@ fn dress(upper: &Path, layer: &LayerPolicy) -> Result<(), Errno> {
         last_access: time(stat.st_atime, stat.st_atime_nsec)?,
         last_modification: time(stat.st_mtime, stat.st_mtime_nsec)?,
     };
-    fs::futimens(&ours, &times)
+    fs::futimens(ours, &times)
 }
 
 /// Whether an attribute of the real root belongs on the upper: ACLs and the user's own, never an overlay's marks.

@@ -128,10 +128,10 @@ fn give_back(journal: &Journal, state: &StateDir, session: &Session) -> Result<b
         Err(e) => return Err(e).context(|| format!("can't read the layer {}", show(&path))),
     };
     let parts = parts::parts_of(&state.sessions_dir(), &entry.session, entry.number);
-    parts::put_back(&parts, &upper)
-        .context(|| format!("can't put what had landed back into {}", show(&path)))?;
     let project = Tree::open(entry.project.as_path())
         .context(|| format!("can't open the project {}", entry.project))?;
+    parts::put_back(&parts, &upper, layer.backend, &project)
+        .context(|| format!("can't put what had landed back into {}", show(&path)))?;
     let paths = entry.detail(state)?.rebased;
     let mut store = Store::open(&session.dir, &layer.id)?;
     store.restore(&parts::records_of(&parts), &paths, &project)?;

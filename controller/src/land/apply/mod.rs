@@ -341,7 +341,7 @@ fn apply_seen(
         // landed in another form is put in its place by way of the merged view.
         super::live::catch_up(&session, &layer, &project, &settled);
     } else {
-        prune::prune(&view, layer.backend, &project, parts, landed, steps, &settled);
+        prune::prune(&view, layer.backend, &project, (parts, Vec::new()), landed, steps, &settled);
     }
     lock.end()?;
     Ok(Landed {
@@ -368,7 +368,8 @@ fn note_deletion(view: &LayerView, path: &RelPath) -> io::Result<()> {
 }
 
 /// Removes from a stopped session's layer what is no change, so that the session sees the real thing from now on.
-pub(super) fn prune_equal(session: &Session, layer: &LayerPolicy) -> Result<()> {
+/// What a landing has landed that can still be undone waits with that landing.
+pub(super) fn prune_equal(state: &StateDir, session: &Session, layer: &LayerPolicy) -> Result<()> {
     let mut view = LayerView::read(session, layer, false)?;
     let project = Tree::open(layer.target.as_path())
         .context(|| format!("can't open the project {}", layer.target))?;
@@ -395,8 +396,31 @@ pub(super) fn prune_equal(session: &Session, layer: &LayerPolicy) -> Result<()> 
     let path = session.dir.join(EQUAL);
     let what = || format!("can't make {}", show(&path));
     let parts = parts::Parts::make(&path).context(what)?;
-    prune::prune(&view, layer.backend, &project, parts, &BTreeMap::new(), &[], &equal);
+    let earlier = if equal.is_empty() { Vec::new() } else { earlier(state, session, layer)? };
+    let into = (parts, earlier);
+    prune::prune(&view, layer.backend, &project, into, &BTreeMap::new(), &[], &equal);
     remove_tree(&path).context(|| format!("can't remove all of {}", show(&path)))
+}
+
+/// The landings of a session that can still be undone, the newest first.
+fn earlier(
+    state: &StateDir,
+    session: &Session,
+    layer: &LayerPolicy,
+) -> Result<Vec<prune::Earlier>> {
+    let id = &session.snapshot.id;
+    let mut found = Vec::new();
+    for entry in entry::of(state, &layer.target, Standing::Kept).iter().rev() {
+        if entry.session != *id {
+            continue;
+        }
+        let path = parts::parts_of(&state.sessions_dir(), id, entry.number);
+        let what = || format!("can't open {}", show(&path));
+        if let Some(parts) = parts::Parts::reopen(&path).context(what)? {
+            found.push(prune::Earlier { rebased: entry.detail(state)?.rebased, parts });
+        }
+    }
+    Ok(found)
 }
 
 /// RFC 3339, UTC, whole seconds.

@@ -41,6 +41,14 @@ struct Pruner<'a> {
     ways: HashMap<RelPath, Way>,
     settled: &'a BTreeMap<RelPath, Option<Node>>,
     parts: Parts,
+    earlier: Vec<Earlier>,
+}
+
+/// An earlier landing that can still be undone: what it landed waits with it, though it leaves the layer only now.
+pub(super) struct Earlier {
+    /// The paths that it landed.
+    pub rebased: BTreeSet<RelPath>,
+    pub parts: Parts,
 }
 
 /// Moves out of the layer what of `landed` is really there now, and what of `settled` the layer still holds: that has
@@ -49,7 +57,7 @@ pub(super) fn prune(
     view: &LayerView,
     backend: Backend,
     project: &Tree,
-    parts: Parts,
+    (parts, earlier): (Parts, Vec<Earlier>),
     landed: &BTreeMap<RelPath, Option<Node>>,
     steps: &[Step],
     settled: &BTreeMap<RelPath, Option<Node>>,
@@ -60,7 +68,8 @@ pub(super) fn prune(
     };
     let staged = steps.iter().filter_map(|s| Some((&s.path, staged(s)?))).collect();
     let ways = HashMap::new();
-    let mut pruner = Pruner { view, backend, project, landed, staged, ways, settled, parts };
+    let mut pruner =
+        Pruner { view, backend, project, landed, staged, ways, settled, parts, earlier };
     let all: BTreeMap<&RelPath, &Option<Node>> = landed.iter().chain(settled).collect();
     let (mut folders, mut whole) = (BTreeSet::new(), BTreeSet::new());
     // The deepest first.
@@ -102,6 +111,9 @@ pub(super) fn prune(
         let _ = pruner.folder(folder);
     }
     let _ = pruner.parts.sync();
+    for earlier in &pruner.earlier {
+        let _ = earlier.parts.sync();
+    }
 }
 
 impl Pruner<'_> {
@@ -157,9 +169,16 @@ impl Pruner<'_> {
         })
     }
 
-    /// Moves an object, or a mark, out of the layer.
-    fn take(&mut self, place: &OwnedFd, path: &RelPath) -> io::Result<()> {
-        self.parts.take(place, path)
+    /// Moves what says something of `path` out of the layer: an object, a mark, or, by the name `at`, a note.
+    fn take(&mut self, place: &OwnedFd, path: &RelPath, at: &RelPath) -> io::Result<()> {
+        let below = |p: &&RelPath| p.as_bytes().starts_with(path.as_bytes());
+        let landed = |all: &BTreeSet<RelPath>| {
+            all.range(path..).take_while(below).any(|landed| landed.is_within(path))
+        };
+        match self.earlier.iter_mut().find(|earlier| landed(&earlier.rebased)) {
+            Some(earlier) => earlier.parts.take(place, at),
+            None => self.parts.take(place, at),
+        }
     }
 
     /// Takes out the mark of a deleted name.
@@ -172,7 +191,7 @@ impl Pruner<'_> {
         let mut gone = false;
         match tree::meta_at(&place, path.file_name())? {
             Some(meta) if null(&meta) => {
-                self.take(&place, path)?;
+                self.take(&place, path, path)?;
                 gone = true;
             }
             Some(_) => return Ok(false),
@@ -187,7 +206,7 @@ impl Pruner<'_> {
             && let Ok(note) =
                 path.parent().map_or_else(|| RelPath::new(&note[..]), |p| p.join(&note))
         {
-            self.take(&place, &note)?;
+            self.take(&place, path, &note)?;
             gone = true;
         }
         Ok(gone)
@@ -213,7 +232,7 @@ impl Pruner<'_> {
         if !dealt_with {
             return Ok(false);
         }
-        self.take(&place, path)?;
+        self.take(&place, path, path)?;
         Ok(true)
     }
 
@@ -243,7 +262,7 @@ impl Pruner<'_> {
                     return Ok(false);
                 }
                 let place = this.upper().place(top.parent().as_ref())?;
-                this.take(&place, top)?;
+                this.take(&place, top, top)?;
                 Ok(true)
             };
             if moved(self).unwrap_or(false) {
@@ -328,7 +347,7 @@ impl Pruner<'_> {
             return Ok(());
         }
         let place = self.upper().place(path.parent().as_ref())?;
-        self.take(&place, path)
+        self.take(&place, path, path)
     }
 }
 

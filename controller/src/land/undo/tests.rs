@@ -1,6 +1,7 @@
 use super::*;
-use crate::land::apply::recover;
-use crate::land::apply::tests::{BASE, Dice, TASK, land, quietly};
+use crate::land::apply::tests::{BASE, Dice, TASK, apply_these, land, quietly};
+use crate::land::apply::{parts, recover};
+use crate::land::select::{Selection, Wanted};
 use crate::land::testing::{Fixture, WORLDS, World, sh};
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
@@ -324,4 +325,63 @@ fn a_receipt_of_a_landing_and_one_of_its_undo_can_be_checked() {
     }
     let listed = crate::land::receipt::of(&fixture.state, &fixture.id);
     assert_eq!(listed, [landed.receipt, undone.receipt]);
+}
+
+#[test]
+fn what_comes_back_finds_its_folder_in_a_layer_that_lost_it() {
+    for world in worlds() {
+        let base = "mkdir -p d/sub; echo 1 > d/sub/f; echo 1 > d/g; setfattr -n user.note -v kept d; chmod 750 d/sub";
+        let fixture = Fixture::new(world, base);
+        let seen = fixture.run("echo 2 > d/sub/f; mkdir d/new; echo 2 > d/g");
+        let (before, lines) = (fixture.real(), fixture.lines());
+        let wanted = ["d/sub/f", "d/new"].map(|path| Wanted::new(path, None));
+        let some = Selection { paths: wanted.to_vec(), ..Selection::default() };
+        let review =
+            crate::land::review::Review::of(&fixture.session(), None, some.clone()).unwrap();
+        let shown = review.digest;
+        drop(review);
+        apply_these(&fixture, &some, &shown).unwrap();
+        // The rest goes, and with it the last folder that the layer held on the way.
+        land(&fixture).unwrap();
+        let session = fixture.session();
+        let layer = crate::land::layer::project_of(&session).unwrap();
+        crate::land::apply::prune_equal(&fixture.state, &session, layer).unwrap();
+        assert_eq!(std::fs::read_dir(session.upper(&layer.id)).unwrap().count(), 0, "{world:?}");
+        let first = Target(entry::of(&fixture.state, &abs(&fixture), Standing::Kept)[0].clone());
+        let undone = undo(&fixture.state, &first, &fixture.key()).unwrap();
+        assert!(undone.pending && undone.kept.is_none(), "{world:?}: {undone:?}");
+        undo_last(&fixture).unwrap();
+        assert_eq!(fixture.real(), before, "{world:?}");
+        assert_eq!(fixture.lines(), lines, "{world:?}");
+        fixture.give_back();
+        assert_eq!(fixture.run("true"), seen, "{world:?}");
+    }
+}
+
+#[test]
+fn what_a_landing_cut_short_left_in_the_layer_comes_back_with_its_undo_although_the_session_went_on()
+ {
+    for world in worlds() {
+        let fixture = Fixture::new(world, "echo 1 > f; echo g > gone; mkdir d; echo x > d/x");
+        let seen =
+            fixture.run("echo 2 > f; rm gone; rm -r d; mkdir d; echo n > d/n; echo new > new");
+        let (before, lines) = (picture(&fixture.project), fixture.lines());
+        land(&fixture).unwrap();
+        // As if it had been killed before the layer was looked at.
+        let session = fixture.session();
+        let layer = crate::land::layer::project_of(&session).unwrap();
+        let upper = Tree::open(&session.upper(&layer.id)).unwrap();
+        let parts = parts::parts_of(&fixture.state.sessions_dir(), &fixture.id, 1);
+        parts::put_back(&parts, &upper, layer.backend, &Tree::open(&fixture.project).unwrap())
+            .unwrap();
+        crate::land::forget_landed(&fixture.state, &session);
+        fixture.give_back();
+        assert_eq!(fixture.lines(), [""; 0], "{world:?}");
+        let undone = undo_last(&fixture).unwrap();
+        assert!(undone.pending && undone.kept.is_none(), "{world:?}: {undone:?}");
+        assert_eq!(picture(&fixture.project), before, "{world:?}");
+        assert_eq!(fixture.lines(), lines, "{world:?}");
+        fixture.give_back();
+        assert_eq!(fixture.run("true"), seen, "{world:?}");
+    }
 }
