@@ -63,6 +63,16 @@ worlds! {
         assert_eq!(fs::read_to_string(place.project.join("a.txt")).unwrap(), "old\nnew\n");
     }
 
+    [user_kernel, user_fuse, root_fuse]
+    fn a_resumed_session_sees_what_it_wrote_to_one_name_of_a_file_with_two(world) {
+        let place = Place::new(world);
+        place.write(place.project.join("a.txt"), "old\n");
+        fs::hard_link(place.project.join("a.txt"), place.project.join("b.txt")).unwrap();
+        place.session(["--name", "s"], ["sh", "-c", "echo new > a.txt"]).output().ok();
+        let out = place.landbox(["resume", "s", "--", "sh", "-c", "cat b.txt a.txt"]).output().ok();
+        assert_eq!(out.text(), "old\nnew\n");
+    }
+
     [user_kernel, user_fuse, root_kernel]
     fn a_follower_opened_before_the_first_write_sees_what_is_appended(world) {
         let place = Place::new(world);

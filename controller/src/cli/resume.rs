@@ -47,6 +47,7 @@ pub(super) fn resume(call: &Invocation, args: ResumeArgs) -> Result<u8> {
     show::refresh_changes(&mut session, false);
     // What landed while the session ran lies in its layer still, and would hide what its owner makes of it.
     crate::land::forget_landed(&starter.state, &session);
+    crate::land::forget_origins(&session);
     let begun = starter.begin()?;
     match starter.launch(&mut session, &command, args.report.as_deref(), begun) {
         Ok(code) => Ok(code),

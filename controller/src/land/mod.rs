@@ -16,6 +16,7 @@ pub mod interactive;
 pub mod kind;
 pub mod layer;
 pub mod live;
+mod origin;
 pub mod patch;
 pub mod receipt;
 mod renames;
@@ -33,6 +34,7 @@ pub mod undo;
 pub mod watch;
 
 pub use layer::is_untouched;
+pub use origin::forget_origins;
 pub use review::{counts, ignored_left, layer_files, other_layers, owner_edits};
 
 use crate::error::{Failure, Kind, Result};
