@@ -22,12 +22,18 @@ pub(super) struct Notices {
     watches: Option<OwnedFd>,
     folders: HashMap<i32, Option<RelPath>>,
     blind: bool,
+    most: usize,
 }
 
 impl Notices {
     pub(super) fn new() -> Self {
+        Self::of(MOST)
+    }
+
+    /// With at most that many folders watched.
+    fn of(most: usize) -> Self {
         let watches = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok();
-        Self { blind: watches.is_none(), watches, folders: HashMap::new() }
+        Self { blind: watches.is_none(), watches, folders: HashMap::new(), most }
     }
 
     /// Whether there may be changes of which nothing is heard.
@@ -129,7 +135,7 @@ impl Notices {
 
     fn watch(&mut self, dir: &OwnedFd, folder: Option<&RelPath>) {
         let Some(watches) = &self.watches else { return };
-        if self.folders.len() >= MOST {
+        if self.folders.len() >= self.most {
             self.blind = true;
             return;
         }
@@ -160,5 +166,61 @@ fn is_folder(dir: &OwnedFd, name: &[u8], kind: FileType) -> bool {
         | FileType::Socket
         | FileType::CharacterDevice
         | FileType::BlockDevice => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(found: &Glimpsed) -> Vec<String> {
+        let line = |(folder, name): (&Option<RelPath>, &Vec<u8>)| {
+            let folder = folder.as_ref().map(|f| format!("{f}/")).unwrap_or_default();
+            format!("{folder}{}", String::from_utf8_lossy(name))
+        };
+        let all = found.iter().flat_map(|(f, names)| names.iter().map(move |name| (f, name)));
+        all.map(line).collect()
+    }
+
+    #[test]
+    fn what_can_not_be_watched_any_more_is_listed_and_said_to_be_unheard_of() {
+        let dir = tempfile::tempdir().unwrap();
+        for folder in ["a", "b", "c/d"] {
+            std::fs::create_dir_all(dir.path().join(folder)).unwrap();
+        }
+        let tree = Tree::open(dir.path()).unwrap();
+        let mut notices = Notices::of(2);
+        assert!(!notices.is_blind());
+        assert_eq!(names(&notices.all(&tree, &|| false)), ["a", "b", "c", "c/d"]);
+        assert!(notices.is_blind());
+        // The root is watched, and the next look finds the rest.
+        std::fs::write(dir.path().join("new"), "").unwrap();
+        std::fs::write(dir.path().join("c/d/deep"), "").unwrap();
+        assert!(names(&notices.take(&tree, &|| false)).contains(&"new".to_owned()));
+        assert!(names(&notices.all(&tree, &|| false)).contains(&"c/d/deep".to_owned()));
+        let mut all = Notices::new();
+        all.all(&tree, &|| false);
+        assert!(!all.is_blind());
+    }
+
+    #[test]
+    fn nothing_is_missed_where_more_happens_than_is_taken_up_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let tree = Tree::open(dir.path()).unwrap();
+        let mut notices = Notices::new();
+        notices.all(&tree, &|| false);
+        let count = 2 * BATCH + 100;
+        for at in 0..count {
+            std::fs::write(dir.path().join(format!("f{at}")), "").unwrap();
+        }
+        let mut found = std::collections::BTreeSet::new();
+        loop {
+            let more = names(&notices.take(&tree, &|| false));
+            if more.is_empty() {
+                break;
+            }
+            found.extend(more);
+        }
+        assert_eq!(found.len(), count);
     }
 }
