@@ -64,8 +64,18 @@ pub(super) fn plan(
         planner.change(change, &staying)?;
     }
     let above = ancestors(chosen.iter().flat_map(|c| crate::land::digest::paths(c)));
-    for folder in set.folders.iter().filter(|f| above.contains(&f.path)) {
-        planner.folder(folder, &removed);
+    // What lies in a folder that goes, goes too, also where the owner has emptied it already. Sorted: folders come first.
+    let mut going: HashSet<RelPath> = planner.gone.iter().map(|step| step.path.clone()).collect();
+    for folder in &set.folders {
+        let goes = folder.make.is_none() && removed.contains_key(&folder.path);
+        let mut outer = std::iter::successors(folder.path.parent(), RelPath::parent);
+        let with = goes && outer.any(|path| going.contains(&path));
+        if with || above.contains(&folder.path) {
+            planner.folder(folder, &removed);
+            if goes {
+                going.insert(folder.path.clone());
+            }
+        }
     }
     let Planner { mut gone, mut come, mut modes, landed } = planner;
     gone.sort_by(|a: &Step, b| b.path.cmp(&a.path));

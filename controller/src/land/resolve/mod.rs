@@ -42,6 +42,8 @@ mod look;
 mod matrix;
 mod merge;
 mod outcome;
+#[cfg(test)]
+mod random;
 mod run;
 #[cfg(test)]
 mod tests;

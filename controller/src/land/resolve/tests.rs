@@ -247,6 +247,16 @@ fn a_nul_near_the_start_of_any_of_them_makes_it_binary() {
     }
 }
 
+#[test]
+fn a_folder_goes_with_what_the_owner_has_emptied_in_it() {
+    for world in WORLDS.into_iter().filter(|w| w.is_here()) {
+        let base = "mkdir -p d/e/f k; echo a > d/a; echo a > d/e/f/a; echo k > k/k";
+        let fixture = met(world, base, "rm -r d", "rm d/e/f/a");
+        land(&fixture, &[]).unwrap();
+        assert_eq!(fixture.real(), ["k d 755", "k/k f 644 k\n"]);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
