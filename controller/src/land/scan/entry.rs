@@ -21,6 +21,19 @@ pub(super) struct Place<'a> {
     pub(super) real: Option<&'a OwnedFd>,
 }
 
+/// Whether the layer holds what is really there. Then it does not matter that nobody knows what the session saw first:
+/// nothing of it is left to land, and what the owner writes from now on is an edit of the owner's alone.
+fn is_real(new: &Node, meta: &Meta, dir: &OwnedFd, name: &[u8]) -> bool {
+    let may_be = match new {
+        Node::File { mode, size, digest: _ } => {
+            (meta.kind, meta.mode, meta.size) == (EntryType::File, *mode, *size)
+        }
+        Node::Symlink { target: _ } => meta.kind == EntryType::Symlink,
+        Node::Dir { .. } | Node::Special { .. } | Node::Unreadable { .. } => false,
+    };
+    may_be && tree::node_at(dir, name, meta).is_ok_and(|real| real == *new)
+}
+
 impl Scan<'_> {
     /// Looks at one name. Returns whether the base and the layer have an object there.
     pub(super) fn entry(
@@ -43,6 +56,16 @@ impl Scan<'_> {
         };
         let Evaluated { base, state, real: real_meta } =
             self.evaluate(folder, &path, name, upper.filter(|_| new.is_some()), real)?;
+        let (base, state) = match (&new, &real_meta, real) {
+            (Some(new), Some(meta), Some(dir))
+                if base == Base::Unknown && is_real(new, meta, dir, name) =>
+            {
+                let base = Base::Known(new.clone());
+                self.store.rebase(path.clone(), base.clone());
+                (base, ChangeState::Clean)
+            }
+            _ => (base, state),
+        };
         let mut new = new;
         if let (Some(new), Backend::Fuse) = (&mut new, self.facts.layer.backend) {
             rules::restore_set_id(new, &base, folder.new_mode);
