@@ -56,7 +56,7 @@ pub(super) fn discard(call: &Invocation, args: DiscardArgs) -> Result<u8> {
     if call.ui.json {
         let session = state.load(id)?;
         let egress = super::policy::traffic(call, &session);
-        let findings = Findings { egress, ..Findings::default() };
+        let findings = Findings { egress, ..super::show::kept(&state, &session) };
         call.ui.document(&Document::new(&session, &findings))?;
     }
     Ok(0)
@@ -92,7 +92,7 @@ fn take_back(
     }
     if call.ui.json {
         let egress = super::policy::traffic(call, session);
-        let findings = Findings { running, egress, ..Findings::default() };
+        let findings = Findings { running, egress, ..super::show::kept(state, session) };
         call.ui.document(&Document::new(&state.load(id)?, &findings))?;
     }
     if restored.left.is_empty() || count > 0 { Ok(0) } else { Err(nothing_done(id)) }
@@ -137,7 +137,9 @@ fn sure(call: &Invocation, id: &SessionId, question: &str) -> Result<bool> {
             call.ui.status("Nothing was thrown away.");
             Ok(false)
         }
-        None => Err(Failure::new(Kind::Usage, "there is no terminal to ask on")
-            .hint(format!("landbox discard {id} --yes"))),
+        // Not written out: a command without the paths that were named would throw more away than was asked for.
+        None => Err(Failure::new(Kind::Usage, "there is no terminal to ask on").hint(format!(
+            "the same command with --yes does it; landbox diff {id} shows what goes"
+        ))),
     }
 }

@@ -206,8 +206,10 @@ fn expected(text: &str) -> Result<Digest> {
 
 fn unasked(id: &str, shown: &Digest) -> Failure {
     Failure::new(Kind::Usage, "there is no terminal to ask on, so nothing was applied")
-        .hint(format!("landbox land {id} --apply --expect {shown} applies exactly what was shown"))
-        .hint(format!("landbox land {id} --apply --yes applies whatever there is"))
+        // Not written out: a command without the paths and options that were given would apply something else.
+        .hint(format!("the same command with --expect {shown} applies what has this digest now"))
+        .hint("the same command with --yes applies what it selects by then")
+        .hint(format!("landbox diff {id} shows it; each risk needs its own --accept-risk KIND"))
 }
 
 fn show_card(call: &Invocation, card: &Card, view: &View<'_>) -> Result<()> {

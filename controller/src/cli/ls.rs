@@ -35,7 +35,12 @@ pub(super) fn ls(call: &Invocation, args: LsArgs) -> Result<u8> {
         }
         let layer_bytes = if args.scan { super::show::layer_bytes(session) } else { Vec::new() };
         let egress = super::policy::traffic(call, session);
-        findings.push(Findings { running, layer_bytes, egress, ..Findings::default() });
+        findings.push(Findings {
+            running,
+            layer_bytes,
+            egress,
+            ..super::show::kept(&state, session)
+        });
     }
     let documents: Vec<Document<'_>> =
         listing.sessions.iter().zip(&findings).map(|(s, f)| Document::new(s, f)).collect();
@@ -70,7 +75,7 @@ fn table(sessions: &[Session], documents: &[Document<'_>]) -> String {
             changes,
             minute.replace('T', " "),
             show(snapshot.policy.project.as_path()),
-            shortened(&visible(snapshot.command.join(" ").as_bytes())),
+            shortened(&super::show::command(session)),
         ]);
     }
     let mut widths = [0; 7];

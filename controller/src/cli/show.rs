@@ -13,6 +13,7 @@ use crate::session::store::{Session, StateDir, show as show_path};
 use crate::session::traffic;
 use crate::ui::text::visible;
 use clap::Args;
+use landbox_shared::bytes;
 use landbox_shared::event::Status;
 use landbox_shared::network::class::ZoneName;
 use landbox_shared::network::{NetworkPolicy, Zone};
@@ -53,6 +54,24 @@ pub(super) fn show(call: &Invocation, args: ShowArgs) -> Result<u8> {
         call.ui.result(face(&session, &document, &findings))?;
     }
     Ok(0)
+}
+
+/// What is kept beside a session: its checkpoints, the state before its last landing, its receipts.
+pub(super) fn kept(state: &StateDir, session: &Session) -> Findings {
+    let id = &session.snapshot.id;
+    Findings {
+        undo: land::undo::summary(state, id),
+        checkpoints: land::checkpoint::list(session),
+        receipts: land::receipt::of(state, id),
+        ..Findings::default()
+    }
+}
+
+/// The command of a session, for people.
+pub(super) fn command(session: &Session) -> String {
+    let plain = |word: &String| bytes::unescape(word).unwrap_or_else(|| word.clone().into_bytes());
+    let words: Vec<Vec<u8>> = session.snapshot.command.iter().map(plain).collect();
+    visible(&words.join(&b' '))
 }
 
 /// Bytes of each layer, in policy order.
@@ -139,7 +158,7 @@ fn face(session: &Session, document: &Document<'_>, findings: &Findings) -> Stri
         };
         line("config", &format!("{}{note}", visible(file.as_bytes())));
     }
-    line("command", &visible(snapshot.command.join(" ").as_bytes()));
+    line("command", &command(session));
     line("workdir", &show_path(policy.project.as_path()));
     line("created", &snapshot.created_at);
     let last = session.state.launches.last();

@@ -108,7 +108,7 @@ impl NetworkChoice {
                 let shown = visible(name);
                 let message =
                     format!("--network must be on, off or a policy file, not \"{shown}\"");
-                Err(Failure::new(Kind::Usage, message))
+                Err(Failure::new(Kind::Usage, message).hint("there is no file of that name"))
             }
             _ => {
                 let policy = Box::new(network::load(Path::new(text))?);

@@ -136,7 +136,12 @@ fn head(page: &mut Page, card: &Card, view: &View<'_>) {
     }
     for other in &card.other_layers {
         let count = plural(other.files, "file", "files");
-        page.field(other.layer.as_str(), &format!("{count}, kept for resume, never landed"));
+        // The project stands here where another layer is looked at.
+        let what = match other.layer.as_str() {
+            "project" => "in the project: landbox diff without --layer shows them",
+            _ => "kept for resume, never landed",
+        };
+        page.field(other.layer.as_str(), &format!("{count}, {what}"));
     }
     let count = |state| card.changes.iter().filter(|c| c.state == state).count();
     let mut met = |name: &str, state, text: &str| match count(state) {
@@ -399,7 +404,10 @@ fn next(page: &mut Page, card: &Card) {
     }
     for (command, what) in [
         (format!("landbox diff {id}"), "read all of it"),
-        (format!("landbox land {id} --apply"), "apply it"),
+        (
+            format!("landbox land {id} --apply --yes"),
+            "apply all of it (paths and options again: a part)",
+        ),
         (format!("landbox land {id} --patch FILE"), "write it as a patch"),
         (format!("landbox discard {id}"), "throw it away"),
     ] {
