@@ -222,9 +222,11 @@ worlds! {
         let go = place.outside.join("go");
         let wait = format!("until [ -e {} ]; do sleep 0.05; done", go.display());
         let write = "for f in f moved kept/g new; do echo theirs > t; mv t $f; done; touch last";
-        let live = begin(&place, "true", &format!("{wait}\n{write}\nsleep 60"));
+        let live = begin(&place, "true", &format!("echo going\n{wait}\n{write}\nsleep 60"));
         let mut live = live;
         live.write(b"go\n");
+        // What was written must have come in before nobody passes it on.
+        live.expect("going");
         let tree = landbox_tests::procs::descendants(live.pid());
         // Nobody watches any more.
         landbox_tests::procs::kill(live.pid(), rustix::process::Signal::STOP);
