@@ -125,19 +125,20 @@ class Bench:
                   max(self.rounds, 40), warm=3)
         self.sweep()
 
+    def at_once_ms(self, argv):
+        begin = time.perf_counter()
+        children = [subprocess.Popen(argv, env=self.env, cwd=self.project, stdin=DEVNULL,
+                                     stdout=DEVNULL, stderr=DEVNULL) for _ in range(100)]
+        failed = sum(child.wait() != 0 for child in children)
+        if failed:
+            sys.exit("%d of 100 starts failed: %s" % (failed, argv))
+        return (time.perf_counter() - begin) * 1e3
+
     def storm(self):
-        def storm(argv):
-            begin = time.perf_counter()
-            children = [subprocess.Popen(argv, env=self.env, cwd=self.project, stdin=DEVNULL,
-                                         stdout=DEVNULL, stderr=DEVNULL) for _ in range(100)]
-            failed = sum(child.wait() != 0 for child in children)
-            if failed:
-                sys.exit("%d of 100 starts failed: %s" % (failed, argv))
-            return (time.perf_counter() - begin) * 1e3
         self.rows("100 starts at once, until all have ended", "bwrap --unshare-net", {
-            "bwrap --unshare-net": lambda: storm(BWRAP + ["--unshare-net", "/bin/true"]),
-            "landbox run": lambda: storm([self.landbox, "-q", "run", "--", "/bin/true"]),
-            "landbox run --network off": lambda: storm(
+            "bwrap --unshare-net": lambda: self.at_once_ms(BWRAP + ["--unshare-net", "/bin/true"]),
+            "landbox run": lambda: self.at_once_ms([self.landbox, "-q", "run", "--", "/bin/true"]),
+            "landbox run --network off": lambda: self.at_once_ms(
                 [self.landbox, "-q", "run", "--network", "off", "--", "/bin/true"]),
         }, 5)
         self.sweep()
@@ -462,17 +463,9 @@ class Bench:
         }, max(self.rounds, 15))
         self.sweep()
 
-        def storm(argv):
-            begin = time.perf_counter()
-            children = [subprocess.Popen(argv, env=self.env, cwd=self.project, stdin=DEVNULL,
-                                         stdout=DEVNULL, stderr=DEVNULL) for _ in range(100)]
-            failed = sum(child.wait() != 0 for child in children)
-            if failed:
-                sys.exit("%d of 100 starts failed: %s" % (failed, argv))
-            return (time.perf_counter() - begin) * 1e3
         self.rows("100 starts under a policy at once, until all have ended", "bwrap --unshare-net", {
-            "bwrap --unshare-net": lambda: storm(BWRAP + ["--unshare-net", "/bin/true"]),
-            "landbox run --network POLICY": lambda: storm(true("--network", full)),
+            "bwrap --unshare-net": lambda: self.at_once_ms(BWRAP + ["--unshare-net", "/bin/true"]),
+            "landbox run --network POLICY": lambda: self.at_once_ms(true("--network", full)),
         }, 3)
         self.sweep()
         with Outer(self) as outer:
