@@ -1,7 +1,7 @@
 //! Running git: the owner's own program, with an environment of our making.
 
 use crate::error::{Context, Failure, Kind, Result};
-use crate::land::ignore::Owner;
+use crate::land::ignore::{Owner, harmless};
 use crate::ui::text::visible;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -65,25 +65,9 @@ impl Git {
     }
 
     fn bare(&self, folder: &Path) -> Command {
-        let mut command = Command::new(&self.program);
+        let mut command = harmless(&self.program, folder);
         command
-            .arg("-C")
-            .arg(folder)
-            .args(["--no-pager", "--no-optional-locks", "--literal-pathspecs"])
-            .args(["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"])
             .args(["-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "core.pager=cat"])
-            .current_dir("/")
-            .env_clear()
-            .envs([
-                ("PATH", "/usr/bin:/bin"),
-                ("LC_ALL", "C"),
-                ("GIT_OPTIONAL_LOCKS", "0"),
-                ("GIT_TERMINAL_PROMPT", "0"),
-                ("GIT_NO_LAZY_FETCH", "1"),
-                ("GIT_NO_REPLACE_OBJECTS", "1"),
-            ])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         command
     }

@@ -11,6 +11,7 @@ mod rules;
 mod tests;
 
 pub use owner::Owner;
+pub(in crate::land) use owner::harmless;
 
 use super::changeset::Change;
 use super::kind::{EntryType, Group};

@@ -18,6 +18,30 @@ pub struct Owner {
     pub config_home: Option<PathBuf>,
 }
 
+/// Git in `folder` that starts no hook, monitor or pager, waits for nobody, fetches nothing, replaces no object, and
+/// takes nothing from our environment.
+pub(in crate::land) fn harmless(program: &Path, folder: &Path) -> Command {
+    let mut command = Command::new(program);
+    command
+        .arg("-C")
+        .arg(folder)
+        .args(["--no-pager", "--no-optional-locks", "--literal-pathspecs"])
+        .args(["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"])
+        .current_dir("/")
+        .env_clear()
+        .envs([
+            ("PATH", "/usr/bin:/bin"),
+            ("LC_ALL", "C"),
+            ("GIT_OPTIONAL_LOCKS", "0"),
+            ("GIT_TERMINAL_PROMPT", "0"),
+            ("GIT_NO_LAZY_FETCH", "1"),
+            ("GIT_NO_REPLACE_OBJECTS", "1"),
+        ])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped());
+    command
+}
+
 impl Owner {
     /// From the environment. A git inside `project` does not count: what runs must not be what a session may have made.
     pub fn from_env(project: &Path) -> Self {
@@ -33,29 +57,14 @@ impl Owner {
 
     /// Git on the repository at `root`, able to read and nothing else: no hook, monitor, pager, lock or prompt.
     fn command(&self, root: &Path) -> Option<Command> {
-        let mut command = Command::new(self.git.as_ref()?);
+        let mut command = harmless(self.git.as_ref()?, root);
         let mut trust = OsString::from("safe.directory=");
         trust.push(root);
         command
-            .arg("-C")
-            .arg(root)
-            .args(["--no-pager", "--no-optional-locks", "--literal-pathspecs", "-c"])
+            .arg("-c")
             .arg(trust)
-            .args(["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"])
-            .current_dir("/")
-            .env_clear()
             .envs(self.home.as_ref().map(|v| ("HOME", v)))
             .envs(self.config_home.as_ref().map(|v| ("XDG_CONFIG_HOME", v)))
-            .envs([
-                ("PATH", "/usr/bin:/bin"),
-                ("LC_ALL", "C"),
-                ("GIT_OPTIONAL_LOCKS", "0"),
-                ("GIT_TERMINAL_PROMPT", "0"),
-                ("GIT_NO_LAZY_FETCH", "1"),
-                ("GIT_NO_REPLACE_OBJECTS", "1"),
-            ])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
             .stderr(Stdio::null());
         Some(command)
     }
