@@ -7,6 +7,7 @@ use crate::failure::{Failure, Stage};
 use crate::sys::mount::{NODEV, NOSUID, Refusal, file_system};
 use landbox_shared::overlay;
 use landbox_shared::plan::{LayerOp, Loss};
+use landbox_shared::tree;
 use nix::sys::stat::fstat;
 use nix::unistd::{getegid, geteuid};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -21,7 +22,7 @@ pub(super) fn mount(
     let mount = || {
         let target = &layer.target;
         let LayerSource { lower, upper, work, fuse } = source;
-        let masks = mask::of_layer(layer);
+        let masks = tree::of_layer(layer);
         let lowers = mask::lowers(world, target, lower, &masks)?;
         let merged = match &fuse {
             None => overlay(&lowers, Some([&upper, &work]), NOSUID | NODEV).at(

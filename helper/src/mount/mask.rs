@@ -11,8 +11,9 @@ use crate::failure::Failure;
 use crate::open::{PLACE, open_beneath};
 use crate::sys::mount::{NODEV, NOEXEC, NOSUID, RDONLY, clone_tree, restrict};
 use landbox_shared::path::{AbsPath, RelPath};
-use landbox_shared::plan::{LayerMask, LayerOp, Loss};
+use landbox_shared::plan::Loss;
 use landbox_shared::policy::MaskKind;
+use landbox_shared::tree::{Masks, ways};
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat};
 use nix::sys::stat::{
@@ -22,17 +23,7 @@ use nix::sys::stat::{
 use nix::sys::time::TimeSpec;
 use nix::unistd::{Gid, Uid, fchownat};
 use std::collections::{BTreeMap, BTreeSet};
-use std::iter::successors;
 use std::os::fd::OwnedFd;
-
-/// Masks below one folder, sorted so that a path comes before what lies below it.
-pub(super) type Masks = BTreeMap<RelPath, (MaskKind, Loss)>;
-
-/// The masks of a layer.
-pub(super) fn of_layer(layer: &LayerOp) -> Masks {
-    let mask = |mask: &LayerMask| (mask.path.clone(), (mask.kind, Loss::EndsSession));
-    layer.masks.iter().map(mask).collect()
-}
 
 /// The lowers of an overlay that shows `real` without what is masked, top first.
 pub(super) fn lowers(
@@ -50,11 +41,9 @@ pub(super) fn lowers(
 fn build(world: &mut World, real: OwnedFd, masks: &Masks) -> nix::Result<Vec<OwnedFd>> {
     let (show, hide) = (world.scratch_folder()?, world.scratch_folder()?);
     // The folders on the way, a path before what lies below it, and how they look.
-    let above = |path: &RelPath| successors(path.parent(), RelPath::parent);
-    let ways: BTreeSet<RelPath> = masks.keys().flat_map(above).collect();
     let mut looks: BTreeMap<RelPath, FileStat> = BTreeMap::new();
     let mut hidden: BTreeSet<RelPath> = BTreeSet::new();
-    for path in ways.into_iter().filter(|path| !masks.contains_key(path)) {
+    for path in ways(masks) {
         if path.parent().is_some_and(|parent| !looks.contains_key(&parent)) {
             continue;
         }

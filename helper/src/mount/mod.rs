@@ -119,8 +119,7 @@ pub(crate) fn build(
         }
     }
     enter(&world)?;
-    let points = world.points.into_iter().filter(|point| point.loss == Loss::EndsSession);
-    Ok(Mounted { layer_roots, points: points.map(|point| point.path).collect() })
+    Ok(Mounted { layer_roots, points: world.points.into_vital() })
 }
 
 /// The old root ends up on top of the new one, where it can be let go without a folder to put it in.

@@ -6,7 +6,7 @@
 //! and only where the path exists by a plain bind, whose loss the monitor notices.
 
 use super::layer::overlay;
-use super::mask::{self, Masks};
+use super::mask;
 use super::source::Hidden;
 use super::system::new_tmpfs;
 use super::target::{Kind, World, make};
@@ -17,6 +17,7 @@ use crate::sys::mount::{NODEV, NOEXEC, NOSUID, RDONLY, attach, clone_tree, restr
 use landbox_shared::path::{AbsPath, RelPath};
 use landbox_shared::plan::Loss;
 use landbox_shared::policy::MaskKind;
+use landbox_shared::tree::{Masks, loss};
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, readlinkat};
 use nix::sys::stat::{fstat, fstatat};
@@ -60,16 +61,11 @@ fn nearest_folder(world: &World, target: &AbsPath) -> Result<AbsPath, Failure> {
     Err(failure(Errno::EINVAL, target, "the root cannot be hidden"))
 }
 
-/// What the loss of a folder's cover means: as much as the loss of any mask in it.
-fn loss(masks: &Masks) -> Loss {
-    masks.values().map(|(_, loss)| *loss).min().unwrap_or(Loss::Tolerated)
-}
-
 /// Covers a folder, or the paths in it, in the best way that is possible.
 fn cover(world: &mut World, folder: &AbsPath, masks: &Masks) -> Result<(), Failure> {
     let mut place = world.enter(folder, Kind::Folder)?;
     // Nothing of the host's appears on a mount of the session's own.
-    if !world.is_own(folder) {
+    if !world.points.is_own(folder) {
         if cover_with_overlay(world, folder, &place, masks)? {
             return Ok(());
         }
@@ -92,7 +88,7 @@ fn cover_with_overlay(
     masks: &Masks,
 ) -> Result<bool, Failure> {
     // Our own mounts below would vanish under the overlay; the kernel refuses the host's by itself.
-    if world.points.iter().any(|point| point.path.relative_to(folder).is_some()) {
+    if world.points.any_below(folder) {
         return Ok(false);
     }
     let flags = fstatvfs(place).at(folder, "reading a mount's flags")?.flags();

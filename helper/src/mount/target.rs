@@ -7,6 +7,7 @@ use crate::open::{PLACE, open_beneath};
 use crate::sys::mount::attach;
 use landbox_shared::path::AbsPath;
 use landbox_shared::plan::Loss;
+use landbox_shared::tree::Points;
 use nix::errno::Errno;
 use nix::sys::stat::{Mode, SFlag, fstat, mkdirat, mknodat};
 use std::os::fd::OwnedFd;
@@ -32,15 +33,6 @@ impl Kind {
     }
 }
 
-/// A mount of ours.
-#[derive(Debug)]
-pub(super) struct Point {
-    pub path: AbsPath,
-    /// Only the session fills it, so mount points may be made on it.
-    pub own: bool,
-    pub loss: Loss,
-}
-
 /// The new tree.
 #[derive(Debug)]
 pub(super) struct World {
@@ -49,14 +41,15 @@ pub(super) struct World {
     pub scratch: OwnedFd,
     scratch_folders: usize,
     /// The mounts made so far, in order.
-    pub points: Vec<Point>,
+    pub points: Points,
 }
 
 impl World {
     /// Starts with a root that is mounted.
     pub(super) fn new(root: OwnedFd, scratch: OwnedFd, path: AbsPath) -> Self {
-        let point = Point { path, own: false, loss: Loss::EndsSession };
-        Self { root, scratch, scratch_folders: 0, points: vec![point] }
+        let mut points = Points::default();
+        points.push(path, Loss::EndsSession);
+        Self { root, scratch, scratch_folders: 0, points }
     }
 
     /// Makes a new folder on the scratch tmpfs.
@@ -71,17 +64,11 @@ impl World {
         open_beneath(&self.root, below.unwrap_or(b"."), PLACE)
     }
 
-    /// Whether a path lies on a mount that only the session fills: the deepest and latest one counts.
-    pub(super) fn is_own(&self, path: &AbsPath) -> bool {
-        let around = self.points.iter().filter(|point| path.is_within(&point.path));
-        around.max_by_key(|point| point.path.depth()).is_some_and(|point| point.own)
-    }
-
     /// Enters a target, following no link. What is missing is made on the session's own mounts alone: anywhere else it
     /// would end up in a layer's upper folder or on a real file system.
     pub(super) fn enter(&self, path: &AbsPath, kind: Kind) -> Result<OwnedFd, Failure> {
         let place = match (self.open(path), path.parent()) {
-            (Err(Errno::ENOENT), Some(parent)) if self.is_own(&parent) => {
+            (Err(Errno::ENOENT), Some(parent)) if self.points.is_own(&parent) => {
                 let folder = self.enter(&parent, Kind::Folder)?;
                 make(&folder, path.file_name().unwrap_or_default(), kind)
                     .and_then(|()| self.open(path))
@@ -121,7 +108,7 @@ impl World {
         loss: Loss,
     ) -> Result<(), Failure> {
         attach(tree, place).at(path, "mounting")?;
-        self.points.push(Point { path: path.clone(), own: false, loss });
+        self.points.push(path.clone(), loss);
         Ok(())
     }
 }
