@@ -55,8 +55,6 @@ pub(crate) fn raised<T>(mode: HelperMode, work: impl FnOnce() -> nix::Result<T>)
         HelperMode::Unprivileged | HelperMode::Root => work(),
         HelperMode::Capable => {
             caps::raise(None, CapSet::Effective, OURS).map_err(|_| Errno::last())?;
-            // A program with file capabilities starts non-dumpable, and the child's id maps could not be written.
-            prctl::set_dumpable(true)?;
             let result = work();
             // Not in the child, which has all of them over its new namespace.
             if held(CapSet::Permitted)? == CapsHashSet::from([OURS]) {

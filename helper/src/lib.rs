@@ -4,7 +4,8 @@
 //!
 //! 1. **start** (`start.rs`, `caps.rs`): close what was not given, forget the environment, find out what we are.
 //! 2. **Received** (`receive.rs`): a challenge goes out; one envelope and one exec frame come in, and nothing more.
-//! 3. **Verified** (`verify.rs`, `trust.rs`): an enrolled key signed them for this launch; every operation is judged.
+//! 3. **Verified** (`verify.rs`, `trust.rs`): an enrolled key signed them for this launch; every operation is judged. With
+//!    the file capability the system's log (`log.rs`) is told of a refusal, and of a launch before anything is raised.
 //! 4. the session's **lock** (`lock.rs`).
 //! 5. **Isolated** (`ns.rs`): user namespace N with all others, init in it, and in T, inside N, what will be the task.
 //! 6. **Guarded** (`net/filter.rs`): a policy's rules stand, and were read back, before there is a link.
@@ -26,6 +27,7 @@ mod evidence;
 mod fuse;
 mod init;
 mod lock;
+mod log;
 mod monitor;
 mod mount;
 mod net;
@@ -43,13 +45,16 @@ mod verify;
 use channel::Events;
 use landbox_shared::event::Event;
 use landbox_shared::failure::{self, Failure};
+use landbox_shared::log::{Caller, Entry};
 use landbox_shared::policy::Network;
+use landbox_shared::wire;
 use ns::Isolated;
 use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 
-fn main() -> ExitCode {
+/// The whole program.
+pub fn helper() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
     let words = match (arguments.next(), arguments.next()) {
         (None, _) => return session(),
@@ -91,11 +96,17 @@ fn session() -> ExitCode {
 /// The stages of this process. Those of init follow in `init::run`.
 fn boundary(envelope: OwnedFd, events: &mut Events) -> Result<Isolated, Failure> {
     let caller = start::start()?;
-    let received = receive::receive(caller, envelope, events)?;
-    let verified = verify::verify(received)?;
+    let mut told = Caller { mode: caller.mode, uid: caller.uid, signer: None };
+    let verified = receive::receive(caller, envelope, events).and_then(|received| {
+        told.signer = wire::signer(&received.envelope);
+        verify::verify(received)
+    });
+    let verified =
+        verified.inspect_err(|failure| log::tell(&told, Entry::Refusal(failure.stage)))?;
     if matches!(verified.plan.network, Network::Policy(_)) {
         net::probe()?;
     }
     let locked = lock::lock(&verified.plan.session_dir, verified.caller.uid)?;
+    log::tell(&told, Entry::Launch);
     ns::isolate(verified, locked, events)
 }

@@ -13,6 +13,7 @@ use landbox_shared::idmap::{IdMaps, Worlds};
 use landbox_shared::policy::Network;
 use nix::errno::Errno;
 use nix::sched::CloneFlags;
+use nix::sys::prctl;
 use nix::unistd::{Pid, dup2_stderr, dup2_stdin, dup2_stdout};
 use std::fs::{self, File};
 use std::time::Duration;
@@ -36,6 +37,8 @@ pub(crate) fn isolate(
     events: &mut Events,
 ) -> Result<Isolated, Failure> {
     let mode = verified.caller.mode;
+    // The id maps of a process that can't be dumped are root's to write: init is to be a copy of one that can.
+    prctl::set_dumpable(true).stage(STAGE, "opening the id maps")?;
     // Every process of ours but the task gets this in place of 0, 1 and 2: a pipe has ended when its last holder has.
     let null = File::options().read(true).write(true).open("/dev/null");
     let null = null.at(STAGE, "/dev/null", "opening it")?;

@@ -6,18 +6,22 @@ use crate::{caps, sys};
 use landbox_shared::evidence::{HelperMode, NAMESPACES};
 use landbox_shared::procfs::is_initial_map;
 use landbox_shared::readback::Inodes;
-use landbox_shared::trust;
+use landbox_shared::trust::{self, Place};
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
 use nix::sys::signal::Signal;
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{chdir, getegid, geteuid};
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
 
 const STAGE: Stage = Stage::Start;
+const PASSWD: &str = "/etc/passwd";
+/// Longest list of users read.
+const PASSWD_BYTES: u64 = 1 << 20;
+
 /// Who called, and how: read once.
 #[derive(Debug)]
 pub(crate) struct Caller {
@@ -27,8 +31,8 @@ pub(crate) struct Caller {
     pub(crate) mode: HelperMode,
     /// The caller's `uid_map` and `gid_map`.
     pub(crate) maps: [String; 2],
-    /// The folder the caller's configuration lies in; unset where the environment isn't believed.
-    pub(crate) config: Option<PathBuf>,
+    /// The folders of keys that may sign for the caller.
+    pub(crate) trusted: Vec<Place>,
     /// What the task gets back.
     pub(crate) umask: Mode,
     /// What the task gets back.
@@ -48,6 +52,8 @@ pub(crate) fn inherit() -> Option<(OwnedFd, Events)> {
 /// Does the rest of the first acts.
 pub(crate) fn start() -> Result<Caller, Failure> {
     let (config_home, home) = (std::env::var_os("XDG_CONFIG_HOME"), std::env::var_os("HOME"));
+    // No core of it, whatever becomes of it; no look into it by another process of the caller's.
+    prctl::set_dumpable(false).stage(STAGE, "closing this process's memory")?;
     sys::process::clear_environment().stage(STAGE, "clearing the environment")?;
     let umask = umask(Mode::from_bits_truncate(0o077));
     // The fast path; EOF on the event socket is the proof of the controller's death. Executing a file with capabilities
@@ -67,22 +73,27 @@ pub(crate) fn start() -> Result<Caller, Failure> {
     // Our memory holds the task's environment. Only the soft limit: the task gets its own back.
     setrlimit(Resource::RLIMIT_CORE, 0, core_limit.1).stage(STAGE, "setting the core limit")?;
 
-    let believed = match mode {
-        HelperMode::Unprivileged => true,
-        HelperMode::Capable => false,
-        // Root of a user namespace that an ordinary user made is that user.
-        HelperMode::Root => !on_host,
+    // A list that can't be read names no home, so that fewer keys count.
+    let users = match mode {
+        HelperMode::Root => bounded(PASSWD, PASSWD_BYTES).unwrap_or_default(),
+        HelperMode::Unprivileged | HelperMode::Capable => Vec::new(),
     };
+    let config = trust::config_folder(config_home, home);
     Ok(Caller {
         uid: geteuid().as_raw(),
         gid: getegid().as_raw(),
         mode,
         maps,
-        config: if believed { trust::config_folder(config_home, home) } else { None },
+        trusted: trust::places(mode, on_host, config, &users),
         umask,
         core_limit,
         namespaces: namespaces("self", STAGE)?,
     })
+}
+
+fn bounded(path: &str, limit: u64) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(limit).read_to_end(&mut bytes).map(|_| bytes)
 }
 
 /// Reads which namespaces a process is in.

@@ -1,9 +1,5 @@
-//! Which keys may sign an envelope. `landbox_shared::trust` says what a key file is; which folders are read depends on
-//! with what rights we run:
-//!
-//! - without any: `landbox/trusted.d` in the caller's own configuration folder (the caller, 0700);
-//! - with the file capability: `/etc/landbox/trusted.d` alone, every component root's;
-//! - as root: that one, then the one in root's home as `/etc/passwd` names it, every component root's.
+//! Looking a key up. `landbox_shared::trust` says what a key file is and which folders count; here they are opened, by
+//! descriptor, and every owner and mode on the way is read from what was opened.
 //!
 //! A signature says which enrolled key approved a plan. It is no wall between two programs of one user.
 
@@ -11,8 +7,7 @@ use crate::failure::{Context, Failure, Stage, refused_at, require_at};
 use crate::open::{FOLDER, open, open_beneath};
 use crate::start::Caller;
 use ed25519_dalek::VerifyingKey;
-use landbox_shared::evidence::HelperMode;
-use landbox_shared::trust;
+use landbox_shared::trust::{self, KEY_BYTES, OTHERS_WRITE, Place};
 use landbox_shared::wire::KeyId;
 use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
 use nix::sys::stat::{SFlag, fstat};
@@ -22,46 +17,32 @@ use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
 
 const STAGE: Stage = Stage::Verify;
-const SYSTEM: &str = "/etc/landbox/trusted.d";
 const OPENING: &str = "opening the trusted keys";
-const PASSWD: &str = "/etc/passwd";
-/// Longest key file read.
-const KEY_BYTES: u64 = 1024;
-/// Longest list of users read.
-const PASSWD_BYTES: u64 = 1 << 20;
-/// Writing for group or others.
-const OTHERS_WRITE: u32 = 0o022;
 
 /// Looks a key up in the folders that count for this caller. What is not there is passed over.
 pub(crate) fn find(caller: &Caller, id: &KeyId) -> Result<Option<VerifyingKey>, Failure> {
-    let etc = || system(PathBuf::from(SYSTEM));
-    let folders = match (caller.mode, &caller.config) {
-        (HelperMode::Unprivileged, None) => vec![],
-        (HelperMode::Unprivileged | HelperMode::Root, Some(config)) => {
-            vec![own(config, caller.uid)]
-        }
-        (HelperMode::Capable, _) => vec![etc()],
-        (HelperMode::Root, None) => {
-            let mut passwd = Vec::new();
-            File::open(PASSWD)
-                .and_then(|file| file.take(PASSWD_BYTES).read_to_end(&mut passwd))
-                .at(STAGE, PASSWD, "looking root's home up")?;
-            let home = trust::home_of(&passwd, caller.uid);
-            let in_home = home.map(|home| system(home.join(".config").join(trust::FOLDER)));
-            [etc()].into_iter().chain(in_home).collect()
-        }
-    };
-    for folder in folders {
-        match folder.and_then(|folder| read_key(&folder, id, caller.uid)) {
+    for place in &caller.trusted {
+        let folder = match place {
+            Place::Own(config) => own(config, caller.uid),
+            Place::Roots(path) => system(path),
+        };
+        match folder.and_then(|folder| read_key(&folder, &trust::file_name(id))) {
             Err(failure) if failure.errno == libc::ENOENT => {}
-            found => return found.map(Some),
+            Err(failure) => return Err(failure),
+            Ok((key, uid)) => {
+                let why = format!("this key speaks for uid {uid}");
+                require_at(uid == caller.uid, STAGE, trust::file_name(id), why)?;
+                return Ok(Some(key));
+            }
         }
     }
     Ok(None)
 }
 
-struct Folder {
-    fd: OwnedFd,
+/// An open folder of keys.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    pub(crate) fd: OwnedFd,
     path: PathBuf,
     owner: u32,
 }
@@ -82,25 +63,25 @@ fn own(config: &Path, uid: u32) -> Result<Folder, Failure> {
 }
 
 /// A folder that only root can change: walked component by component, each of them root's.
-fn system(path: PathBuf) -> Result<Folder, Failure> {
-    let mut fd = open("/", FOLDER).at(STAGE, &path, OPENING)?;
+pub(crate) fn system(path: &Path) -> Result<Folder, Failure> {
+    let mut fd = open("/", FOLDER).at(STAGE, path, OPENING)?;
     for part in path.components() {
         if part != Component::RootDir {
-            fd = open_beneath(fd, part.as_os_str(), FOLDER).at(STAGE, &path, OPENING)?;
+            fd = open_beneath(fd, part.as_os_str(), FOLDER).at(STAGE, path, OPENING)?;
         }
-        let stat = fstat(&fd).at(STAGE, &path, "reading owner and mode")?;
+        let stat = fstat(&fd).at(STAGE, path, "reading owner and mode")?;
         let roots = stat.st_uid == 0 && stat.st_mode & OTHERS_WRITE == 0;
         let why = "somebody other than root can write on the way to these trusted keys";
-        require_at(roots, STAGE, &path, why)?;
+        require_at(roots, STAGE, path, why)?;
     }
-    Ok(Folder { fd, path, owner: 0 })
+    Ok(Folder { fd, path: path.to_owned(), owner: 0 })
 }
 
-fn read_key(folder: &Folder, id: &KeyId, uid: u32) -> Result<VerifyingKey, Failure> {
-    let name = format!("{id}.pub");
-    let path = &folder.path.join(&name);
+/// Reads one file of keys: the key and whom it speaks for.
+pub(crate) fn read_key(folder: &Folder, name: &str) -> Result<(VerifyingKey, u32), Failure> {
+    let path = &folder.path.join(name);
     let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK;
-    let fd = open_beneath(&folder.fd, &*name, flags).at(STAGE, path, OPENING)?;
+    let fd = open_beneath(&folder.fd, name, flags).at(STAGE, path, OPENING)?;
     let stat = fstat(&fd).at(STAGE, path, "reading owner and mode")?;
     let regular = stat.st_mode & SFlag::S_IFMT.bits() == SFlag::S_IFREG.bits();
     let guarded = regular && stat.st_uid == folder.owner && stat.st_mode & OTHERS_WRITE == 0;
@@ -110,10 +91,7 @@ fn read_key(folder: &Folder, id: &KeyId, uid: u32) -> Result<VerifyingKey, Failu
     let read = File::from(fd).take(KEY_BYTES).read_to_string(&mut text);
     read.at(STAGE, path, "reading this trusted key")?;
     let why = "this file does not hold a key, a uid and a comment in one line";
-    let line = trust::read_line(&text);
-    let (key, owner) = line.ok_or_else(|| refused_at(STAGE, path, why))?;
-    require_at(owner == uid, STAGE, path, format!("this key speaks for uid {owner}"))?;
-    Ok(key)
+    trust::read_line(&text).ok_or_else(|| refused_at(STAGE, path, why))
 }
 
 #[cfg(test)]
@@ -122,7 +100,7 @@ mod tests {
 
     #[test]
     fn a_folder_others_can_write_to_is_no_system_folder() {
-        let errno = |path: &str| system(PathBuf::from(path)).map(drop).unwrap_err().errno;
+        let errno = |path: &str| system(Path::new(path)).map(drop).unwrap_err().errno;
         assert_eq!(errno("/tmp/landbox-no-such-folder"), 0);
         assert_eq!(errno("/etc/landbox-no-such-folder"), libc::ENOENT);
         assert_eq!(errno("/etc/../etc"), libc::EXDEV);

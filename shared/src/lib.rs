@@ -17,6 +17,7 @@ pub mod idmap;
 pub mod inner;
 pub mod judge;
 pub mod limits;
+pub mod log;
 pub mod mountinfo;
 pub mod netlink;
 pub mod network;

@@ -1,7 +1,15 @@
 //! The enrolment of a signing key: a file `<key id>.pub` in a folder `trusted.d`, holding one line with the public key in
-//! 64 hex digits, the user id it speaks for, and a comment. And where root's folder is: root's helper believes no
-//! environment.
+//! 64 hex digits, the user id it speaks for, and a comment.
+//!
+//! Which folders count depends on with what rights the helper runs:
+//!
+//! - without any: `landbox/trusted.d` in the caller's own configuration folder (the caller's, 0700);
+//! - with the file capability: `/etc/landbox/trusted.d` alone, every component root's;
+//! - as root: that one, then the one in root's home as `/etc/passwd` names it, every component root's. Root believes no
+//!   environment; root of a user namespace that an ordinary user made is that user.
 
+use crate::evidence::HelperMode;
+use crate::wire::KeyId;
 use ed25519_dalek::VerifyingKey;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write;
@@ -10,6 +18,48 @@ use std::path::{Path, PathBuf};
 
 /// The folder of trusted keys, below a configuration folder.
 pub const FOLDER: &str = "landbox/trusted.d";
+
+/// The folder of the keys that root trusts for everybody.
+pub const SYSTEM: &str = "/etc/landbox/trusted.d";
+/// Longest key file.
+pub const KEY_BYTES: u64 = 1024;
+/// Writing for group or others, which no folder or file of trusted keys may allow.
+pub const OTHERS_WRITE: u32 = 0o022;
+
+/// A folder of trusted keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// [`FOLDER`] in this configuration folder of the caller's, which alone may enter and change it.
+    Own(PathBuf),
+    /// A folder that only root can change, along the whole path.
+    Roots(PathBuf),
+}
+
+/// The folders that count, in order. `config` is the configuration folder that the environment names, `passwd` the list of
+/// users; `on_host`: not inside somebody's user namespace.
+pub fn places(
+    mode: HelperMode,
+    on_host: bool,
+    config: Option<PathBuf>,
+    passwd: &[u8],
+) -> Vec<Place> {
+    let etc = Place::Roots(SYSTEM.into());
+    match (mode, on_host) {
+        (HelperMode::Capable, _) => vec![etc],
+        (HelperMode::Root, true) => {
+            let home = home_of(passwd, 0).map(|home| home.join(".config").join(FOLDER));
+            [etc].into_iter().chain(home.map(Place::Roots)).collect()
+        }
+        (HelperMode::Unprivileged, _) | (HelperMode::Root, false) => {
+            config.map(Place::Own).into_iter().collect()
+        }
+    }
+}
+
+/// What the file of a key is called.
+pub fn file_name(id: &KeyId) -> String {
+    format!("{id}.pub")
+}
 
 /// The configuration folder that these two variables of the environment name.
 pub fn config_folder(config_home: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
@@ -84,6 +134,23 @@ mod tests {
         assert_eq!(home_of(passwd, 10), Some(PathBuf::from("/a")));
         assert_eq!(home_of(passwd, 1), None);
         assert_eq!(home_of(b"root:x:0:0:r:relative:/bin/sh", 0), None);
+    }
+
+    #[test]
+    fn with_the_capability_the_callers_own_keys_never_count() {
+        let config = Some(PathBuf::from("/home/u/.config"));
+        let passwd = b"root:x:0:0:root:/root:/bin/bash\n";
+        let places = |mode, on_host| places(mode, on_host, config.clone(), passwd);
+        let etc = Place::Roots(SYSTEM.into());
+        let own = [Place::Own("/home/u/.config".into())];
+        let root = Place::Roots("/root/.config/landbox/trusted.d".into());
+        assert_eq!(places(HelperMode::Root, true), [etc.clone(), root]);
+        for on_host in [true, false] {
+            assert_eq!(places(HelperMode::Capable, on_host), std::slice::from_ref(&etc));
+        }
+        assert_eq!(places(HelperMode::Root, false), own);
+        assert_eq!(places(HelperMode::Unprivileged, true), own);
+        assert_eq!(super::places(HelperMode::Unprivileged, true, None, passwd), []);
     }
 
     #[test]

@@ -234,6 +234,12 @@ fn frame<const HEAD: usize>(
     bytes.split_at_checked(length(head)?).ok_or(WireError::Length)
 }
 
+/// The key that an envelope names as its signer. Nothing about the envelope was checked.
+pub fn signer(envelope: &[u8]) -> Option<KeyId> {
+    let head: &[u8; ENVELOPE_HEAD] = envelope.first_chunk()?;
+    head.last_chunk().copied().map(KeyId)
+}
+
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
