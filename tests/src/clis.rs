@@ -101,7 +101,7 @@ impl Turn<'_> {
         let want = format!("DONE-{}.{}", server.token, if resume { 2 } else { 1 });
         let mut words: Vec<String> = Vec::new();
         let ids = world::is_root().then(|| place.world.ids());
-        words.extend(outer.iter().flat_map(|outer| outer.enter_as(ids, None)));
+        words.extend(outer.iter().flat_map(|outer| outer.enter_as(ids, &[])));
         words.push("/usr/bin/python3".into());
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).arg("-B").arg(program);

@@ -148,13 +148,24 @@ impl Run {
 
     /// Starts in a network of the test's own.
     pub fn within(&mut self, outer: &Outer) -> &mut Self {
-        self.outer = Some(outer.enter_as(self.ids, None));
+        self.outer = Some(outer.enter_as(self.ids, &[]));
         self
     }
 
     /// The same after root has run a script there, in a mount namespace of its own.
     pub fn within_changed(&mut self, outer: &Outer, script: &str) -> &mut Self {
-        self.outer = Some(outer.enter_as(self.ids, Some(script)));
+        let line = format!("set -e\n{script}\nexec \"$@\"");
+        let unshare = ["/usr/bin/unshare", "--mount", "--propagation=private", "--"];
+        let words = [&unshare[..], &["/bin/sh", "-c", &line, "sh"]].concat();
+        self.outer = Some(outer.enter_as(self.ids, &words));
+        self
+    }
+
+    /// The same with a hand of root's in what the helper says to the packet filter: see the prober's `meddle`.
+    pub fn within_meddled(&mut self, outer: &Outer, fault: &str) -> &mut Self {
+        let prober = world::bin("prober");
+        let words = [prober.to_str().expect("a plain path"), "meddle", fault];
+        self.outer = Some(outer.enter_as(self.ids, &words));
         self
     }
 

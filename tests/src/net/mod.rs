@@ -91,18 +91,15 @@ impl Outer {
         words.into_iter().chain(["--".into()]).collect()
     }
 
-    /// The same, with the ids of a session's user. Before that, root runs a script in a mount namespace that no other
-    /// test sees.
-    pub(crate) fn enter_as(&self, ids: Option<(u32, u32)>, script: Option<&str>) -> Vec<String> {
+    /// The same, with the ids of a session's user. Before it takes them on, root's `through` is run, which runs what
+    /// follows it.
+    pub(crate) fn enter_as(&self, ids: Option<(u32, u32)>, through: &[&str]) -> Vec<String> {
+        assert!(
+            through.is_empty() || world::is_root(),
+            "this is root's: start tests/run.sh as root"
+        );
         let mut words = self.enter();
-        if let Some(script) = script {
-            assert!(world::is_root(), "this test mounts: start tests/run.sh as root");
-            words.extend(
-                ["/usr/bin/unshare", "--mount", "--propagation=private", "--"].map(Into::into),
-            );
-            let line = format!("set -e\n{script}\nexec \"$@\"");
-            words.extend(["/bin/sh", "-c", &line, "sh"].map(Into::into));
-        }
+        words.extend(through.iter().map(|word| (*word).to_owned()));
         if let Some((uid, gid)) = ids {
             let (uid, gid) = (format!("--reuid={uid}"), format!("--regid={gid}"));
             words.extend(["/usr/bin/setpriv", &uid, &gid, "--clear-groups", "--"].map(Into::into));

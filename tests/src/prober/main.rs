@@ -8,6 +8,7 @@
 //! prober flood FLOWS.json                   sends to every destination until it is ended
 //! prober serve PORT..                       listens on every address, and counts
 //! prober without-nf-tables CMD ARG..        becomes the command, on a kernel without them
+//! prober meddle FAULT CMD ARG..             runs the command with a hand in what it says to the packet filter
 //! prober write SCRATCH PATH..               every way of changing each path
 //! prober attack ATTACK.json                 everything there is: see `Attack`
 //! ```
@@ -58,10 +59,9 @@ fn attack(attack: &Attack) -> Vec<Attempt> {
     log.attempts
 }
 
-fn document(args: &[String]) -> Option<Result<Vec<u8>, serde_json::Error>> {
-    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+fn document(args: &[&str]) -> Option<Result<Vec<u8>, serde_json::Error>> {
     let mut log = Log::default();
-    match args.as_slice() {
+    match args {
         ["facts"] => return Some(serde_json::to_vec(&facts::facts())),
         ["calls"] => calls::calls(&mut log),
         ["restricted-calls"] => calls::restricted(&mut log),
@@ -89,6 +89,9 @@ fn document(args: &[String]) -> Option<Result<Vec<u8>, serde_json::Error>> {
         ["without-nf-tables", command @ ..] => {
             return Some(Err(serde_json::Error::io(net::without_nf_tables(command))));
         }
+        ["meddled-with", command @ ..] => {
+            return Some(Err(serde_json::Error::io(net::meddled_with(command))));
+        }
         ["write", scratch, targets @ ..] => {
             for target in targets {
                 files::write_every_way(&mut log, &PathBuf::from(target), Path::new(scratch));
@@ -106,7 +109,14 @@ fn document(args: &[String]) -> Option<Result<Vec<u8>, serde_json::Error>> {
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    match document(&args) {
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    if let ["meddle", fault, command @ ..] = words.as_slice() {
+        return net::meddle(fault, command).unwrap_or_else(|error| {
+            let _ = writeln!(std::io::stderr(), "prober: {error}");
+            ExitCode::from(3)
+        });
+    }
+    match document(&words) {
         Some(Ok(mut json)) => {
             json.push(b'\n');
             match std::io::stdout().write_all(&json) {

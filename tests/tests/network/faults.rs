@@ -2,6 +2,8 @@
 //! command never ran, and nothing is left.
 
 use landbox_tests::net::{Flow, Outer, PORT, address, open};
+use landbox_tests::run::Run;
+use landbox_tests::world::Who;
 use landbox_tests::{Place, World, procs, world, worlds};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -12,12 +14,21 @@ const LINK: &str = "/usr/bin/slirp4netns";
 /// A session under a policy that `script`, run by root before, has to spoil; what it said.
 #[track_caller]
 fn refused_after(place: &Place, script: &str) -> String {
+    refused(place, |run, outer| {
+        run.within_changed(outer, script);
+    })
+}
+
+/// A session under a policy with something wrong about it; what it said.
+#[track_caller]
+fn refused(place: &Place, spoil: impl FnOnce(&mut Run, &Outer)) -> String {
     let outer = Outer::new();
     let mut listeners = outer.listen(&[PORT]);
     let list = place.flows(&[Flow::tcp(address::PUBLIC_V4, PORT)]);
     let ran = format!("echo RAN; {} net {}", world::bin("prober").display(), list.display());
     let mut run = outer.session(place, &open(), ["sh", "-c", &ran]);
-    let live = run.within_changed(&outer, script).start();
+    spoil(&mut run, &outer);
+    let live = run.start();
     let pid = live.pid();
     let out = live.wait().expect(125);
     assert_eq!(out.text(), "", "the command ran: {}", out.errors());
@@ -136,6 +147,51 @@ fn root_takes_the_tunnel_device_away_and_a_session_without_a_network_starts() {
     let mut run = place.session(["--network", "off"], ["echo", "ran"]);
     let out = run.within_changed(&outer, "mount -t tmpfs none /dev/net").output().ok();
     assert_eq!(out.text(), "ran\n");
+}
+
+/// What is said where the packet filter turns out not to hold the policy, with a hand of root's between helper and kernel.
+#[track_caller]
+fn refused_with(world: World, fault: &str) -> String {
+    let place = Place::new(world);
+    refused(&place, |run, outer| {
+        run.within_meddled(outer, fault);
+    })
+}
+
+#[test]
+fn root_s_hand_alone_stops_no_session() {
+    for world in [World::USUAL, World { who: Who::Root, ..World::USUAL }] {
+        let (place, outer) = (Place::new(world), Outer::new());
+        let mut run = outer.session(&place, &open(), ["echo", "ran"]);
+        assert_eq!(run.within_meddled(&outer, "none").output().ok().text(), "ran\n");
+    }
+}
+
+#[test]
+fn root_keeps_the_rules_from_the_kernel_and_the_session_is_refused() {
+    for world in [World::USUAL, World { who: Who::Root, ..World::USUAL }] {
+        says(&refused_with(world, "nothing-loads"), &["other network rules than were loaded"]);
+    }
+}
+
+#[test]
+fn root_adds_a_rule_before_the_rules_are_read_back_and_the_session_is_refused() {
+    says(&refused_with(World::USUAL, "rule-before"), &["other network rules than were loaded"]);
+}
+
+#[test]
+fn root_adds_a_rule_while_the_rules_are_read_back_and_the_session_is_refused() {
+    says(&refused_with(World::USUAL, "rule-meanwhile"), &["changed while they were read back"]);
+}
+
+#[test]
+fn root_cuts_the_list_of_rules_and_the_session_is_refused() {
+    says(&refused_with(World::USUAL, "list-cut"), &["reading the network rules back"]);
+}
+
+#[test]
+fn root_has_a_table_of_its_own_there_and_the_session_is_refused() {
+    says(&refused_with(World::USUAL, "foreign-table"), &["reading the network rules back"]);
 }
 
 worlds! {

@@ -1,11 +1,13 @@
 //! The network, from inside (`net`, `flood`) and from outside (`serve`).
 
 mod flood;
+mod meddle;
 mod poorer;
 mod serve;
 mod tries;
 
 pub(crate) use flood::flood;
+pub(crate) use meddle::{meddle, meddled_with};
 pub(crate) use poorer::without_nf_tables;
 pub(crate) use serve::serve;
 pub(crate) use tries::{PATIENCE, tries};
