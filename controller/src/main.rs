@@ -4,5 +4,6 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    landbox::host::close_memory();
     landbox::cli::main()
 }

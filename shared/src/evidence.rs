@@ -101,6 +101,17 @@ pub enum HelperMode {
     Root,
 }
 
+impl HelperMode {
+    /// What it means, in a few words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Unprivileged => "without privilege: your own keys count",
+            Self::Capable => "with its file capability: the keys in /etc/landbox/trusted.d count",
+            Self::Root => "as root: root's keys and those in /etc/landbox/trusted.d count",
+        }
+    }
+}
+
 /// What holds a session's traffic to its policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -12,6 +12,7 @@ pub mod event;
 pub mod evidence;
 pub mod exec;
 pub mod failure;
+pub mod holds;
 pub mod id;
 pub mod idmap;
 pub mod inner;

@@ -14,7 +14,7 @@ use ed25519_dalek::VerifyingKey;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The folder of trusted keys, below a configuration folder.
 pub const FOLDER: &str = "landbox/trusted.d";
@@ -95,13 +95,19 @@ pub fn read_line(text: &str) -> Option<(VerifyingKey, u32)> {
 
 /// The home folder of `uid` as the text of `/etc/passwd` names it.
 pub fn home_of(passwd: &[u8], uid: u32) -> Option<PathBuf> {
+    let home = |home| Some(PathBuf::from(OsStr::from_bytes(home)));
+    users(passwd, uid).find_map(|fields| home(fields.get(5)?).filter(|home| home.is_absolute()))
+}
+
+/// The name of `uid` in that text.
+pub fn name_of(passwd: &[u8], uid: u32) -> Option<String> {
+    users(passwd, uid).find_map(|fields| String::from_utf8(fields.first()?.to_vec()).ok())
+}
+
+fn users(passwd: &[u8], uid: u32) -> impl Iterator<Item = Vec<&[u8]>> {
     let uid = uid.to_string();
-    passwd.split(|b| *b == b'\n').find_map(|line| {
-        let fields: Vec<&[u8]> = line.split(|b| *b == b':').collect();
-        let home = fields.get(5).filter(|_| fields.get(2) == Some(&uid.as_bytes()))?;
-        let home = Some(Path::new(OsStr::from_bytes(home)));
-        home.filter(|home| home.is_absolute()).map(PathBuf::from)
-    })
+    let lines = passwd.split(|b| *b == b'\n').map(|line| line.split(|b| *b == b':').collect());
+    lines.filter(move |fields: &Vec<&[u8]>| fields.get(2) == Some(&uid.as_bytes()))
 }
 
 #[cfg(test)]
@@ -133,6 +139,7 @@ mod tests {
         assert_eq!(home_of(passwd, 0), Some(PathBuf::from("/toor")));
         assert_eq!(home_of(passwd, 10), Some(PathBuf::from("/a")));
         assert_eq!(home_of(passwd, 1), None);
+        assert_eq!(name_of(passwd, 10).as_deref(), Some("a"));
         assert_eq!(home_of(b"root:x:0:0:r:relative:/bin/sh", 0), None);
     }
 

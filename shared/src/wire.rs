@@ -16,9 +16,11 @@
 //! ```
 //!
 //! The exec frame follows it: magic `"lbxexec\0"`, version, length (at most 8 MiB), payload. Its digest is in the plan.
+//! Evidence is stored in a frame of the same form: magic `"lbxevid\0"`, version, length (at most 1 MiB), payload.
 
 use crate::digest::Digest;
 use crate::event::Event;
+use crate::evidence::Evidence;
 use crate::exec::Exec;
 use crate::limits;
 use crate::plan::Plan;
@@ -44,6 +46,7 @@ pub const RELEASE: &[u8] = b"lbxgo\0";
 
 const PLAN_MAGIC: &[u8; 8] = b"lbxplan\0";
 const EXEC_MAGIC: &[u8; 8] = b"lbxexec\0";
+const EVIDENCE_MAGIC: &[u8; 8] = b"lbxevid\0";
 
 /// Why bytes were not accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -369,9 +372,27 @@ impl<T: DeserializeOwned> Assembler<T> {
     }
 }
 
-/// The evidence as stored bytes, and its digest.
-pub fn evidence_digest(evidence: &crate::evidence::Evidence) -> Result<Digest, WireError> {
-    Ok(Digest::of("evidence", &[&encode(evidence, limits::EVENT_BYTES)?]))
+/// The evidence as it is stored, and its digest.
+pub fn evidence_frame(evidence: &Evidence) -> Result<(Vec<u8>, Digest), WireError> {
+    let payload = encode(evidence, limits::EVENT_BYTES)?;
+    let length = u32::try_from(payload.len()).map_err(|_| WireError::Length)?;
+    let mut out = Vec::with_capacity(EXEC_HEAD + payload.len());
+    out.extend_from_slice(EVIDENCE_MAGIC);
+    out.extend_from_slice(&VERSION.to_le_bytes());
+    out.extend_from_slice(&length.to_le_bytes());
+    out.extend_from_slice(&payload);
+    Ok((out, Digest::of("evidence", &[&payload])))
+}
+
+/// Reads stored evidence, and gives its digest.
+pub fn open_evidence(frame: &[u8]) -> Result<(Evidence, Digest), WireError> {
+    let length = frame_length(frame, EVIDENCE_MAGIC, limits::EVENT_BYTES)?;
+    let payload = frame.get(EXEC_HEAD..).unwrap_or_default();
+    if payload.len() != length {
+        return Err(WireError::Length);
+    }
+    let evidence = decode::<_, { limits::EVENT_BYTES }>(payload)?;
+    Ok((evidence, Digest::of("evidence", &[payload])))
 }
 
 /// Digest of what the packet filter holds. The largest policy makes a few megabytes.

@@ -292,7 +292,7 @@ fn the_events_are_byte_for_byte_the_committed_ones() {
 #[test]
 fn the_digests_of_policy_and_evidence_are_the_committed_ones() {
     let policy = wire::policy_digest(&policy()).unwrap();
-    let evidence = wire::evidence_digest(&evidence(2)).unwrap();
+    let evidence = wire::evidence_frame(&evidence(2)).unwrap().1;
     golden("digests.txt", &format!("policy {policy}\nevidence {evidence}\n"));
 }
 

@@ -11,8 +11,9 @@ fn session(world: World) -> (Place, Facts, Value) {
     let place = Place::new(world);
     let facts = place.prober(["facts"]).output().ok().json();
     let folder = place.sessions().remove(0);
-    let text = fs::read(folder.join("launches/1/evidence.json")).unwrap();
-    (place, facts, serde_json::from_slice(&text).unwrap())
+    let stored = fs::read(folder.join("launches/1/evidence")).unwrap();
+    let (evidence, _) = landbox_shared::wire::open_evidence(&stored).unwrap();
+    (place, facts, serde_json::to_value(evidence).unwrap())
 }
 
 worlds! {

@@ -3,7 +3,7 @@
 use super::start::Starter;
 use super::{Invocation, run, show};
 use crate::error::{Failure, Kind, Result};
-use crate::host::{Facts, Fuse, UpperSupport};
+use crate::host::{Facts, Fuse, UpperSupport, helper};
 use crate::session::store::{Attendance, Session, StateDir, show as show_path};
 use clap::Args;
 use landbox_shared::bytes;
@@ -30,6 +30,9 @@ pub(super) fn resume(call: &Invocation, args: ResumeArgs) -> Result<u8> {
     let state = StateDir::open(facts.state_dir.as_path())?;
     let mut session = state.find(Some(&args.id), None)?;
     run::put_right(call, &state, &session.snapshot.policy.project)?;
+    if session.snapshot.packaged_helper {
+        helper::require_packaged(true)?;
+    }
     let starter = Starter::new(call, facts, state)?;
     if let Some(note) = crate::land::checkpoint::finish(&starter.state, &session)? {
         call.ui.warning(note);

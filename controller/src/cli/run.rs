@@ -6,7 +6,7 @@ use super::{Invocation, bare, show};
 use crate::config::{self, Config, NetworkChoice, OverlayChoice};
 use crate::error::{Failure, Kind, Result};
 use crate::host::link::Probe;
-use crate::host::{self, Facts, Fuse};
+use crate::host::{self, Facts, Fuse, helper};
 use crate::land::apply;
 use crate::launch::Refusal;
 use crate::policy::{self, Flags, Resolved};
@@ -75,6 +75,9 @@ pub(super) fn run(call: &Invocation, args: RunArgs) -> Result<u8> {
         overlay: args.overlay,
     };
     policy::network::supported(&config, &flags)?;
+    if config.packaged_helper {
+        helper::require_packaged(config.sandbox)?;
+    }
     let probe = match policy::network::choice(&config, &flags) {
         NetworkChoice::Policy(..) => Some(Probe::start()),
         NetworkChoice::Host | NetworkChoice::None => None,
@@ -231,6 +234,7 @@ pub(super) fn freeze(
         command: config.command.iter().map(|a| bytes::escape(a.as_bytes())).collect(),
         created_at: session::now(),
         isolated,
+        packaged_helper: config.packaged_helper,
         policy_digest: digest(&policy)?,
         policy,
     })

@@ -187,6 +187,9 @@ fn face(session: &Session, document: &Document<'_>, findings: &Findings) -> Stri
         Network::Policy(_) => "network by the policy's destinations",
     };
     line("boundary", &format!("{network}; {}", snapshot.policy_digest));
+    if let Some(boundary) = last.and_then(|launch| launch.boundary.as_ref()) {
+        line("helper", boundary.mode.words());
+    }
     if let Network::Policy(network) = &policy.network {
         line("network", &network_words(network));
     }

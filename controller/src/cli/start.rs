@@ -4,7 +4,7 @@ use super::Invocation;
 use super::outcome::{self, Unstarted};
 use crate::credentials::Keeper;
 use crate::error::{Context, Failure, Result};
-use crate::host::{self, Facts, LaunchView};
+use crate::host::{self, Facts, LaunchView, helper};
 use crate::land;
 use crate::land::watch::Watcher;
 use crate::launch::{self, Helper, Launched, Refusal};
@@ -45,7 +45,7 @@ impl<'a> Starter<'a> {
     /// Gathers it. Signals are caught from here on, so that nothing half made is left behind.
     pub(super) fn new(call: &'a Invocation, facts: Facts, state: StateDir) -> Result<Self> {
         let key = Key::load(facts.key_dir.as_path())?;
-        let helper = host::helper()?;
+        let helper = helper::find()?.path;
         let signals = Signals::install()?;
         Ok(Self { call, facts, state, signals, key, helper, warned: RefCell::default() })
     }
@@ -279,6 +279,9 @@ fn refuse(launched: Launched, failure: Failure) -> Unstarted {
 
 fn record_boundary(session: &mut Session, launched: &Launched) -> Result<()> {
     let evidence = &launched.evidence;
+    if session.snapshot.packaged_helper {
+        helper::require_rights(evidence.mode)?;
+    }
     let own = evidence.namespaces.iter().filter(|ns| ns.own).map(|ns| ns.kind.clone());
     if let Some(launch) = session.state.launches.last_mut() {
         launch.boundary = Some(Boundary {

@@ -15,6 +15,7 @@ pub(super) const KEYS: &[&str] = &[
     "backendType",
     "authPaths",
     "overlayBackend",
+    "requirePackagedHelper",
 ];
 
 /// The key of ours that `key` misspells: one edit away once case, blanks, hyphens and underscores are put aside. Every
@@ -62,6 +63,7 @@ mod tests {
             ("sandbox ", "sandbox"),
             ("sanbdox", "sandbox"),
             ("authPath", "authPaths"),
+            ("requirePackagedHelpers", "requirePackagedHelper"),
             ("backendTyp", "backendType"),
             ("ENV", "env"),
         ] {

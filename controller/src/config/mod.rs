@@ -53,6 +53,8 @@ pub struct Config {
     pub outside: Vec<String>,
     /// `overlayBackend`.
     pub overlay: OverlayChoice,
+    /// `requirePackagedHelper`.
+    pub packaged_helper: bool,
 }
 
 /// A path as the owner wrote it, and where.

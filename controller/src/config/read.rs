@@ -27,6 +27,7 @@ pub(super) struct BotFields {
     pub(super) network: Option<NetworkChoice>,
     pub(super) outside: Vec<String>,
     pub(super) overlay: Option<OverlayChoice>,
+    pub(super) packaged_helper: Option<bool>,
 }
 
 /// Reads one bot.
@@ -52,6 +53,7 @@ pub(super) fn bot(source: &Source, bot: &Object<'_>) -> Result<BotFields, Vec<Pr
             .map(|(at, what)| source.problem(at, what).message)
             .collect(),
         overlay: reader.overlay(bot),
+        packaged_helper: reader.flag(bot, "requirePackagedHelper"),
     };
     reader.backend_type(bot);
     if reader.problems.is_empty() { Ok(fields) } else { Err(reader.problems) }

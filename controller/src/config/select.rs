@@ -101,6 +101,7 @@ pub(super) fn from_bot(source: &Source, wanted: &str, cmd: &[OsString]) -> Resul
         network: fields.network.unwrap_or_default(),
         outside: fields.outside,
         overlay: fields.overlay.unwrap_or_default(),
+        packaged_helper: fields.packaged_helper.unwrap_or(false),
     })
 }
 

@@ -1,7 +1,9 @@
 //! Kernel, user namespaces, `/proc`, Landlock, the helper, git.
 
 use super::{Check, Status, from_failure, has_program, quote, sudo};
-use crate::host::{self, Mount};
+use crate::host::Mount;
+use crate::host::helper::{self, Helper};
+use landbox_shared::evidence::HelperMode;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -30,17 +32,18 @@ pub(super) fn kernel(version: (u32, u32)) -> Check {
 
 pub(super) fn helper() -> Check {
     const ID: &str = "helper";
-    let path = match host::helper() {
-        Ok(path) => path,
+    let helper = match helper::find() {
+        Ok(helper) => helper,
         Err(failure) => return from_failure(ID, failure),
     };
-    let output = Command::new(&path).arg("--version").stdin(Stdio::null()).output();
+    let path = &helper.path;
+    let output = Command::new(path).arg("--version").stdin(Stdio::null()).output();
     let said = output.map(|o| String::from_utf8_lossy(&o.stdout).trim().to_owned());
     let ours = env!("CARGO_PKG_VERSION");
-    let shown = crate::session::store::show(&path);
+    let shown = crate::session::store::show(path);
     match said {
         Ok(said) if said.split_whitespace().any(|word| word == ours) => {
-            Check::ok(ID, format!("{shown}, version {ours}"))
+            Check::ok(ID, format!("{shown}, version {ours}, {}", chosen(&helper)))
         }
         Ok(said) => Check::bad(
             ID,
@@ -54,9 +57,20 @@ pub(super) fn helper() -> Check {
             Status::Failed,
             format!("{shown} can't be run: {e}"),
             "no session can be run",
-            Some(format!("{}chmod 755 {}", sudo(), quote(&path))),
+            Some(format!("{}chmod 755 {}", sudo(), quote(path))),
         ),
     }
+}
+
+/// Why this one, and with what rights it runs.
+fn chosen(helper: &Helper) -> String {
+    let why = if helper.packaged { "the packaged one" } else { "beside landbox" };
+    let mode = match (rustix::process::geteuid().is_root(), helper.is_capable()) {
+        (true, _) => HelperMode::Root,
+        (false, true) => HelperMode::Capable,
+        (false, false) => HelperMode::Unprivileged,
+    };
+    format!("{why}, {}", mode.words())
 }
 
 /// What the administrator lets unprivileged users do.
@@ -81,9 +95,7 @@ impl Settings {
             clone_forbidden: number("/proc/sys/kernel/unprivileged_userns_clone") == Some(0),
             apparmor_restricts: number("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
                 .is_some_and(|value| value != 0),
-            packaged: host::helper().is_ok_and(|path| {
-                rustix::fs::getxattr(&path, "security.capability", &mut [0_u8; 64]).is_ok()
-            }),
+            packaged: helper::find().is_ok_and(|helper| helper.is_capable()),
         }
     }
 }
@@ -123,8 +135,9 @@ pub(super) fn user_namespaces(uid: u32, settings: &Settings) -> Check {
 
 /// The command that gives the helper a profile that may make user namespaces.
 pub(super) fn apparmor_fix() -> Option<String> {
-    let helper = host::helper().ok()?;
-    let path = helper.to_str().filter(|path| !path.contains(['"', '\'', '\n', '*', '{', '[']))?;
+    let helper = helper::find().ok()?;
+    let path =
+        helper.path.to_str().filter(|path| !path.contains(['"', '\'', '\n', '*', '{', '[']))?;
     let file = "/etc/apparmor.d/landbox-helper";
     Some(format!(
         "printf '%s\\n' 'abi <abi/4.0>,' 'include <tunables/global>' \

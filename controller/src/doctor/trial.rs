@@ -1,12 +1,12 @@
 //! A real session, run by this very program in a folder of its own below the state folder, so that the same disk, the
 //! same helper and the same kernel features are met. Chosen over version numbers: distributions patch their kernels.
 
-use crate::host::{Facts, Kind, files};
+use crate::host::{Facts, Kind, config_dir, files, helper};
 use crate::overlay::remove::remove_tree;
 use crate::ui::text::visible;
 use std::io::Read;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -98,7 +98,7 @@ fn attempt(
         .current_dir(&project)
         .env("HOME", &home)
         .env("LANDBOX_STATE_DIR", place.join("state"))
-        .env("XDG_CONFIG_HOME", place.join("config"))
+        .env("XDG_CONFIG_HOME", configuration(facts, place))
         .env("NO_COLOR", "1")
         .stdin(Stdio::null());
     let (code, out, err) = finish(&mut command)?;
@@ -117,6 +117,14 @@ fn attempt(
     let document: serde_json::Value = serde_json::from_slice(&document)
         .map_err(|e| format!("the session's report can't be read: {e}"))?;
     Ok(document["boundary"]["landlock_abi"].as_u64())
+}
+
+/// A folder of its own for a key of its own, unless only an enrolled key counts.
+fn configuration(facts: &Facts, place: &Path) -> PathBuf {
+    let own = helper::find().is_ok_and(|helper| helper.is_capable()) && facts.uid != 0;
+    let real = config_dir(&facts.home_spelled);
+    let real = real.parent().filter(|_| own);
+    real.map_or_else(|| place.join("config"), Path::to_path_buf)
 }
 
 fn prepare(place: &Path, project: &Path) -> std::io::Result<()> {

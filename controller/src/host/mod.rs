@@ -3,6 +3,7 @@
 //! [`Facts`] are gathered once a command; everything after takes them as arguments.
 
 pub mod files;
+pub mod helper;
 mod launch;
 pub mod link;
 pub mod mounts;
@@ -26,6 +27,7 @@ pub use system::{is_below, is_system};
 use crate::error::{Context, Failure, Kind as FailureKind, Result};
 use crate::session::store::{StateDir, show};
 use landbox_shared::path::AbsPath;
+use rustix::process::DumpableBehavior;
 use std::path::{Path, PathBuf};
 
 /// The folder that holds Landbox's own things inside a session.
@@ -150,22 +152,11 @@ pub fn config_dir(home: &Path) -> PathBuf {
         .join("landbox")
 }
 
-/// The helper: beside this program, else where packages put it. No environment variable overrides that.
-pub fn helper() -> Result<PathBuf> {
-    let exe = std::env::current_exe().context(|| "can't find this program".into())?;
-    let beside = exe.with_file_name("landbox-helper");
-    let packaged = Path::new("/usr/libexec/landbox/landbox-helper");
-    if beside.is_file() {
-        Ok(beside)
-    } else if packaged.is_file() {
-        Ok(packaged.to_path_buf())
-    } else {
-        Err(Failure::new(
-            FailureKind::Unavailable,
-            format!("landbox-helper is neither {} nor {}", show(&beside), show(packaged)),
-        )
-        .hint("install the landbox package, or build all of it: cargo build --release"))
-    }
+/// Lets no core be made of this process, which holds the signing key, and no other process of the user look into it. What it
+/// executes begins anew, with the limit of core files that the caller has.
+pub fn close_memory() {
+    // Nothing depends on it, so a refusal is no reason not to work.
+    let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }
 
 /// Whether this program runs inside a session, where Landbox's own state is masked.

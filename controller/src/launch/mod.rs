@@ -2,7 +2,6 @@
 
 mod events;
 mod spawn;
-mod verify;
 
 pub use events::{EventSocket, Received};
 pub use spawn::{Helper, Process, start};
@@ -10,12 +9,13 @@ pub use spawn::{Helper, Process, start};
 use crate::error::{Context, Failure, Kind, Result};
 use crate::pty::signals::Signals;
 use crate::seal::{self, Key};
-use crate::session::store::{show, write_new};
+use crate::session::store::show;
 use crate::ui::text::visible;
 use landbox_shared::digest::Digest;
 use landbox_shared::event::{self, Event, Stage};
 use landbox_shared::evidence::Evidence;
 use landbox_shared::exec::Exec;
+use landbox_shared::holds;
 use landbox_shared::id::LayerId;
 use landbox_shared::plan::{Op, Plan};
 use landbox_shared::wire;
@@ -184,9 +184,11 @@ fn handshake(
         | Event::LinkLost
         | Event::Egress(_) => return Err(unexpected(&event)),
     };
-    let stored = folder.join("evidence.json");
-    write_new(&stored, &evidence, 0o600)?;
-    verify::check(plan, &sealed.digest, &evidence).map_err(|why| {
+    let (frame, evidence_digest) =
+        wire::evidence_frame(&evidence).context(|| "can't digest the evidence".into())?;
+    let path = folder.join("evidence");
+    std::fs::write(&path, frame).context(|| format!("can't write {}", show(&path)))?;
+    holds::check(plan, &sealed.digest, &evidence).map_err(|why| {
         Refusal::Helper(event::Failure {
             stage: Stage::Evidence,
             errno: 0,
@@ -194,8 +196,6 @@ fn handshake(
             detail: format!("the boundary is not as asked for: {why}"),
         })
     })?;
-    let evidence_digest =
-        wire::evidence_digest(&evidence).context(|| "can't digest the evidence".into())?;
     let layers: Vec<LayerId> = plan
         .ops
         .iter()
@@ -326,9 +326,11 @@ pub fn explain(failure: &event::Failure) -> Failure {
         Stage::Layer => {
             "landbox doctor says what this machine lacks; --overlay kernel or fuse chooses one back end"
         }
+        Stage::Verify => {
+            "landbox doctor says which keys the helper trusts, and the command that enrols yours"
+        }
         Stage::Start
         | Stage::Receive
-        | Stage::Verify
         | Stage::Namespaces
         | Stage::Mount
         | Stage::Network

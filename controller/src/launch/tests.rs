@@ -1,8 +1,14 @@
 //! The handshake, with a thread in the helper's place.
 
-use super::verify::tests::{evidence, plan};
 use super::*;
 use landbox_shared::event::Status;
+use landbox_shared::evidence::{
+    CapSets, HelperMode, LayerRecord, MountRecord, Namespace, OwnerMap,
+};
+use landbox_shared::id::SessionId;
+use landbox_shared::path::AbsPath;
+use landbox_shared::plan::{LayerOp, Stdio};
+use landbox_shared::policy::{Backend, Network, SeccompProfile};
 use landbox_shared::wire::Binding;
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
@@ -12,6 +18,66 @@ use std::fs::File;
 use std::io::{IoSlice, Read};
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
+
+fn abs(path: &str) -> AbsPath {
+    AbsPath::new(path).unwrap()
+}
+
+fn plan() -> Plan {
+    let (id, target) = (LayerId::new("project").unwrap(), abs("/p"));
+    Plan {
+        session: SessionId::new("abcdefghij").unwrap(),
+        policy_digest: Digest([1; 32]),
+        session_dir: abs("/state/sessions/abcdefghij"),
+        launch: 1,
+        uid: 1000,
+        gid: 1000,
+        stdio: [Stdio::Pipe; 3],
+        cwd: abs("/p"),
+        network: Network::Host,
+        seccomp: SeccompProfile::Base,
+        exec_digest: Digest([3; 32]),
+        ops: vec![
+            Op::Root,
+            Op::Layer(LayerOp { id, target, backend: Backend::Kernel, masks: Vec::new() }),
+        ],
+    }
+}
+
+fn evidence() -> Evidence {
+    let record = |path: &str, fs_type: &str, options: &str| MountRecord {
+        mount_point: abs(path),
+        fs_type: fs_type.into(),
+        options: options.into(),
+        device: "0:1".into(),
+    };
+    let namespace = |kind: &str| Namespace { kind: kind.into(), inode: 7, own: true };
+    Evidence {
+        helper_version: "0".into(),
+        mode: HelperMode::Unprivileged,
+        policy_digest: Digest([1; 32]),
+        envelope_digest: Digest([2; 32]),
+        namespaces: ["user", "mnt", "pid", "ipc", "uts"].map(namespace).into(),
+        owner_map: OwnerMap::Single,
+        second_user_namespace: true,
+        mounts: vec![record("/", "ext4", "ro,nosuid"), record("/p", "overlay", "rw")],
+        mount_table_digest: Digest([4; 32]),
+        mount_count: 2,
+        propagation_private: true,
+        caps: CapSets { effective: 0, permitted: 0, inheritable: 0, bounding: 0, ambient: 0 },
+        no_new_privs: true,
+        seccomp_mode: 2,
+        seccomp_filters: 1,
+        seccomp_profile: SeccompProfile::Base,
+        landlock_abi: 6,
+        network: Network::Host,
+        network_boundary: None,
+        layers: vec![LayerRecord {
+            id: LayerId::new("project").unwrap(),
+            backend: Backend::Kernel,
+        }],
+    }
+}
 
 /// What the stand-in for the helper has: the other ends of both channels.
 struct Other {
@@ -102,7 +168,8 @@ fn a_boundary_that_is_as_asked_for_stands_and_is_written_down() {
     assert_eq!(merged.len(), 1);
     assert_eq!(merged[0].0.as_str(), "project");
     assert!(dir.path().join("launches/1/envelope").is_file());
-    assert!(dir.path().join("launches/1/evidence.json").is_file());
+    let stored = std::fs::read(dir.path().join("launches/1/evidence")).unwrap();
+    assert_eq!(wire::open_evidence(&stored).unwrap().0.mounts, evidence().mounts);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::folder::{check, own_folder};
 use crate::error::{Context, Failure, Kind, Result};
 use crate::session::store::show;
-use ed25519_dalek::SigningKey;
+use ed25519_dalek::{SigningKey, VerifyingKey};
 use landbox_shared::trust;
 use landbox_shared::wire::KeyId;
 use rustix::fs::{Mode, OFlags};
@@ -54,6 +54,11 @@ impl Key {
     /// The name of the public half.
     pub fn id(&self) -> KeyId {
         KeyId::of(&self.0.verifying_key())
+    }
+
+    /// The public half.
+    pub fn public(&self) -> VerifyingKey {
+        self.0.verifying_key()
     }
 
     pub(crate) fn signing(&self) -> &SigningKey {

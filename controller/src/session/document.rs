@@ -200,6 +200,7 @@ impl Serialize for BoundaryFace<'_> {
         map.serialize_entry("policy_digest", &snapshot.policy_digest)?;
         map.serialize_entry("evidence_digest", &known.map(|b| b.evidence_digest))?;
         map.serialize_entry("landlock_abi", &known.map(|b| b.landlock_abi))?;
+        map.serialize_entry("helper", &known.map(|b| b.mode))?;
         map.end()
     }
 }

@@ -8,7 +8,7 @@
 //!   controller                  flocked by the controller from before the session can be seen until it has ended
 //!   layers/<layer>/upper        what the task wrote
 //!   layers/<layer>/work.<n>     overlay work folder of launch n
-//!   launches/<n>/               envelope, evidence.json
+//!   launches/<n>/               envelope, evidence
 //!   base/                       base records and bytes of changed paths
 //!   tmp/ vartmp/ outbox/ shim/ files/
 //!   log
@@ -46,6 +46,9 @@ pub struct Snapshot {
     pub created_at: String,
     /// False for `sandbox: false`: the command ran bare and there are no layers.
     pub isolated: bool,
+    /// Whether the bot wants the packaged helper and no other.
+    #[serde(default)]
+    pub packaged_helper: bool,
     /// What the session may do.
     pub policy: Policy,
     /// [`landbox_shared::wire::policy_digest`] of `policy`.
@@ -131,7 +134,7 @@ pub struct Boundary {
     pub owner_map: OwnerMap,
     /// Kinds of the namespaces that differ from the caller's.
     pub namespaces: Vec<String>,
-    /// Digest of the evidence, which lies in `launches/<n>/evidence.json`.
+    /// Digest of the evidence, which lies in `launches/<n>/evidence`.
     pub evidence_digest: Digest,
     /// 0 where the kernel has none.
     pub landlock_abi: u32,

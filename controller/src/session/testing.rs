@@ -46,6 +46,7 @@ pub(crate) fn snapshot(id: &str, name: Option<&str>) -> Snapshot {
         command: vec!["true".into(), "a\\xff".into()],
         created_at: "2026-01-01T00:00:00Z".into(),
         isolated: true,
+        packaged_helper: false,
         policy_digest: wire::policy_digest(&policy).unwrap(),
         policy,
     }

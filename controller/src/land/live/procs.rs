@@ -2,6 +2,7 @@
 
 use crate::session::store::Session;
 use landbox_shared::evidence::Evidence;
+use landbox_shared::wire;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -31,8 +32,8 @@ struct Stat {
 /// What the helper read back at the newest launch.
 pub(super) fn evidence(session: &Session) -> Option<Evidence> {
     let number = session.state.launches.last()?.number;
-    let path = session.dir.join("launches").join(number.to_string()).join("evidence.json");
-    serde_json::from_slice(&std::fs::read(path).ok()?).ok()
+    let path = session.dir.join("launches").join(number.to_string()).join("evidence");
+    wire::open_evidence(&std::fs::read(path).ok()?).ok().map(|(evidence, _)| evidence)
 }
 
 /// The inode number of a namespace of the newest launch.

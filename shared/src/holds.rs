@@ -1,20 +1,21 @@
-//! Judging the evidence: the task is released only where what the kernel says is what the plan asked for.
+//! Judging evidence by its plan: a task is released only where what the kernel says is what the plan asked for, and whoever
+//! reads what a session left behind asks the same.
 
-use landbox_shared::digest::Digest;
-use landbox_shared::evidence::{Evidence, MountRecord, OwnerMap};
-use landbox_shared::network::class::{ALIASES_V4, LINK_V4, LINK_V6, OWN_V4, OWN_V6, ROUTER_V6};
-use landbox_shared::network::route::{INTERFACE, LinkRecord, MTU};
-use landbox_shared::network::ruleset::compile::compile;
-use landbox_shared::path::AbsPath;
-use landbox_shared::plan::{Access, Loss, Op, Plan};
-use landbox_shared::policy::{Backend, MaskKind, Network, SeccompProfile};
+use crate::digest::Digest;
+use crate::evidence::{Evidence, MountRecord, OwnerMap};
+use crate::network::class::{ALIASES_V4, LINK_V4, LINK_V6, OWN_V4, OWN_V6, ROUTER_V6};
+use crate::network::route::{INTERFACE, LinkRecord, MTU};
+use crate::network::ruleset::compile::compile;
+use crate::path::AbsPath;
+use crate::plan::{Access, Loss, Op, Plan};
+use crate::policy::{Backend, MaskKind, Network, SeccompProfile};
 use std::net::IpAddr;
 
 /// Namespaces every session has of its own; `net` joins them where the host's network is not shared.
 const NAMESPACES: [&str; 5] = ["user", "mnt", "pid", "ipc", "uts"];
 
 /// Says what in `evidence` is not as `plan`, sealed as `envelope`, asked for.
-pub(super) fn check(plan: &Plan, envelope: &Digest, evidence: &Evidence) -> Result<(), String> {
+pub fn check(plan: &Plan, envelope: &Digest, evidence: &Evidence) -> Result<(), String> {
     let expect = |truth: bool, what: &str| if truth { Ok(()) } else { Err(what.to_owned()) };
     expect(evidence.envelope_digest == *envelope, "it answers another envelope")?;
     expect(evidence.policy_digest == plan.policy_digest, "it answers another policy")?;
@@ -157,19 +158,19 @@ fn mount(op: &Op, mounts: &[MountRecord]) -> Result<(), String> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use super::*;
-    use landbox_shared::evidence::NetworkRecord;
-    use landbox_shared::evidence::{CapSets, HelperMode, LayerRecord, Namespace};
-    use landbox_shared::id::{LayerId, SessionId};
-    use landbox_shared::network::{NetworkPolicy, Zone};
-    use landbox_shared::plan::{LayerOp, Stdio};
+    use crate::evidence::NetworkRecord;
+    use crate::evidence::{CapSets, HelperMode, LayerRecord, Namespace};
+    use crate::id::{LayerId, SessionId};
+    use crate::network::{NetworkPolicy, Zone};
+    use crate::plan::{LayerOp, Stdio};
 
     fn abs(path: &str) -> AbsPath {
         AbsPath::new(path).unwrap()
     }
 
-    pub(in super::super) fn plan() -> Plan {
+    fn plan() -> Plan {
         Plan {
             session: SessionId::new("abcdefghij").unwrap(),
             policy_digest: Digest([1; 32]),
@@ -195,7 +196,7 @@ pub(super) mod tests {
         }
     }
 
-    pub(in super::super) fn evidence() -> Evidence {
+    fn evidence() -> Evidence {
         let record = |path: &str, fs_type: &str, options: &str| MountRecord {
             mount_point: abs(path),
             fs_type: fs_type.into(),
