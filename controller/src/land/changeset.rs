@@ -156,7 +156,7 @@ pub enum OldBytes {
 }
 
 /// Gives the bytes of regular files in a changeset.
-pub trait Bodies {
+pub trait Bodies: Sync {
     /// The bytes of `change.old` (a [`Node::File`]); `None` where they are no longer to be had, because the owner has
     /// changed the file meanwhile and the bytes were too many to keep.
     fn old_bytes(&self, change: &Change) -> Result<Option<OldBytes>>;

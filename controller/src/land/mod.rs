@@ -16,6 +16,7 @@ pub mod interactive;
 pub mod kind;
 pub mod layer;
 pub mod live;
+mod many;
 mod origin;
 pub mod patch;
 pub mod receipt;

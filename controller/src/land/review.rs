@@ -13,7 +13,7 @@ use super::patch::{Coverage, Figures, PatchWriter, beyond, figures, obstructed};
 use super::resolve::{Choices, Resolution, Resolved, resolve};
 use super::risk::{self, LARGE};
 use super::select::{Picked, Selection, Wanted};
-use super::{check_present, tree};
+use super::{check_present, many, tree};
 use crate::error::{Context, Failure, Kind, Result};
 use crate::session::model::ChangeCounts;
 use crate::session::store::Session;
@@ -176,57 +176,24 @@ impl Review {
             .map(|c| judged.get(&c.path).map_or(Cow::Borrowed(c), |item| Cow::Owned(item.face())))
             .collect();
         let changes: Vec<&Change> = faces.iter().map(|face| &**face).collect();
-        let mut all = Vec::with_capacity(changes.len());
-        let mut risks = Vec::with_capacity(changes.len());
         let left_out = self.left_out();
-        for change in &changes {
-            card.groups.count(change.group);
-            // Build output can be large, and nobody reviews it line by line.
-            if !self.picked.holds(change) {
-                all.push(Figures::uncounted(change));
-                risks.push(risk::judge_names(change, &set.target));
-                continue;
+        let facing = Facing { review: self, judged, left_out };
+        let all = match &mut patch {
+            // One text, in order.
+            Some(patch) => {
+                let one = |change: &&Change| facing.figures(change, Some(&mut *patch));
+                changes.iter().map(one).collect::<Result<Vec<_>>>()?
             }
-            let met = judged.get(&change.path).map(|item| item.effective());
-            let figures = match &mut patch {
-                // What lands is not what the session left, or not over what it saw.
-                patch if met.as_ref().is_some_and(|met| !met.is_empty()) => {
-                    let mut all = Figures {
-                        added: Some(0),
-                        deleted: Some(0),
-                        ..figures(change, &self.view)?
-                    };
-                    let bodies = self.resolution.bodies(&self.view);
-                    for change in met.iter().flatten() {
-                        let one = match patch {
-                            Some(patch) => patch.add(change, &bodies)?,
-                            None => figures(change, &bodies)?,
-                        };
-                        all.added = all.added.zip(one.added).map(|(a, b)| a + b);
-                        all.deleted = all.deleted.zip(one.deleted).map(|(a, b)| a + b);
-                    }
-                    all
-                }
-                // Nothing is written.
-                _ if met.is_some() && !judged.get(&change.path).is_some_and(|i| i.is_open()) => {
-                    Figures { added: Some(0), deleted: Some(0), ..Figures::uncounted(change) }
-                }
-                _ if left_out.contains_key(&change.path) => {
-                    let all = figures(change, &self.view)?;
-                    let why = left_out.get(&change.path).copied();
-                    let coverage = why.filter(|_| all.coverage.writes()).unwrap_or(all.coverage);
-                    Figures { coverage, ..all }
-                }
-                // A conflict is shown as what the session did.
-                Some(patch) if change.landable => patch.add(change, &self.view)?,
-                Some(_) | None => figures(change, &self.view)?,
-            };
-            card.files += 1;
-            card.added += figures.added.unwrap_or(0);
-            card.deleted += figures.deleted.unwrap_or(0);
-            all.push(figures);
-            let contents = Read { change, view: &self.view };
-            risks.push(risk::judge(change, &contents, &set.target));
+            None => many::map(&changes, |change| facing.figures::<W>(change, None))?,
+        };
+        let risks = many::map(&changes, |change| Ok(self.risks(change)))?;
+        for (change, figures) in changes.iter().zip(&all) {
+            card.groups.count(change.group);
+            if self.picked.holds(change) {
+                card.files += 1;
+                card.added += figures.added.unwrap_or(0);
+                card.deleted += figures.deleted.unwrap_or(0);
+            }
         }
         if let Some(patch) = patch {
             patch.finish()?;
@@ -237,6 +204,14 @@ impl Review {
         }
         card.unchosen = (set.changes.len() - changes.len()) as u64;
         Ok(card)
+    }
+
+    fn risks(&self, change: &Change) -> Vec<risk::Risk> {
+        let target = &self.view.changeset.target;
+        if !self.picked.holds(change) {
+            return risk::judge_names(change, target);
+        }
+        risk::judge(change, &Read { change, view: &self.view }, target)
     }
 
     /// Changes that git could not make of the patch.
@@ -269,6 +244,68 @@ impl Review {
             patch.add(change, &self.view)?;
         }
         patch.finish()
+    }
+}
+
+/// How the changes of a review meet the project.
+struct Facing<'a> {
+    review: &'a Review,
+    judged: HashMap<&'a RelPath, &'a Resolved>,
+    left_out: HashMap<RelPath, Coverage>,
+}
+
+impl Facing<'_> {
+    /// The figures of a change; its text goes into `patch`.
+    fn figures<W: Write>(
+        &self,
+        change: &Change,
+        patch: Option<&mut PatchWriter<W>>,
+    ) -> Result<Figures> {
+        let view = &self.review.view;
+        // Build output can be large, and nobody reviews it line by line.
+        if !self.review.picked.holds(change) {
+            return Ok(Figures::uncounted(change));
+        }
+        let item = self.judged.get(&change.path);
+        match item.map(|item| item.effective()) {
+            // What lands is not what the session left, or not over what it saw.
+            Some(met) if !met.is_empty() => self.met(change, &met, patch),
+            // Nothing is written.
+            Some(_) if !item.is_some_and(|i| i.is_open()) => {
+                Ok(Figures { added: Some(0), deleted: Some(0), ..Figures::uncounted(change) })
+            }
+            Some(_) | None => match (self.left_out.get(&change.path), patch) {
+                (Some(why), _) => {
+                    let all = figures(change, view)?;
+                    let coverage = if all.coverage.writes() { *why } else { all.coverage };
+                    Ok(Figures { coverage, ..all })
+                }
+                // A conflict is shown as what the session did.
+                (None, Some(patch)) if change.landable => patch.add(change, view),
+                (None, _) => figures(change, view),
+            },
+        }
+    }
+
+    /// The same of a change in whose place others land.
+    fn met<W: Write>(
+        &self,
+        change: &Change,
+        met: &[Change],
+        mut patch: Option<&mut PatchWriter<W>>,
+    ) -> Result<Figures> {
+        let view = &self.review.view;
+        let mut all = Figures { added: Some(0), deleted: Some(0), ..figures(change, view)? };
+        let bodies = self.review.resolution.bodies(view);
+        for change in met {
+            let one = match &mut patch {
+                Some(patch) => patch.add(change, &bodies)?,
+                None => figures(change, &bodies)?,
+            };
+            all.added = all.added.zip(one.added).map(|(a, b)| a + b);
+            all.deleted = all.deleted.zip(one.deleted).map(|(a, b)| a + b);
+        }
+        Ok(all)
     }
 }
 
@@ -310,8 +347,8 @@ pub fn counts(session: &Session, live: bool) -> Result<ChangeCounts> {
         return Ok(out);
     }
     let review = Review::with(session, None, Selection::default(), live, false)?;
-    for change in review.selected() {
-        let figures = figures(change, &review.view)?;
+    let changes: Vec<&Change> = review.selected().collect();
+    for figures in many::map(&changes, |change| figures(change, &review.view))? {
         out.files += 1;
         out.added += figures.added.unwrap_or(0);
         out.deleted += figures.deleted.unwrap_or(0);

@@ -61,36 +61,45 @@ impl Stage {
         changes: &HashMap<&RelPath, &Change>,
         bodies: &dyn Bodies,
     ) -> Result<()> {
-        for step in steps.iter_mut() {
-            let what = format!("can't prepare {}", step.path);
-            let (new, replaces) = match &step.action {
-                Action::Put { new, .. } => (new, false),
-                Action::Swap { new, .. } => (new, true),
-                Action::Take { .. } | Action::Mode { .. } => continue,
-            };
-            let old =
-                if replaces { project.meta(&step.path).context(|| what.clone())? } else { None };
-            let place = Place { stage: self, project, path: &step.path, old };
-            let name = name(step.slot);
-            match new {
-                Node::File { .. } => {
-                    let Some(change) = changes.get(&step.path) else {
-                        return Err(Failure::new(Kind::Failed, what));
-                    };
-                    place.file(&name, new, &bodies.new_bytes(change)?).context(|| what.clone())?;
-                }
-                Node::Symlink { target } => place.link(&name, target).context(|| what.clone())?,
-                Node::Dir { mode } => place.folder(&name, *mode).context(|| what.clone())?,
-                Node::Special { .. } | Node::Unreadable { .. } => {
-                    return Err(Failure::new(Kind::Failed, what));
-                }
-            }
-            let meta = tree::meta_at(&self.dir, &name).context(|| what.clone())?;
-            let meta = meta.ok_or_else(|| Failure::new(Kind::Failed, what))?;
-            step.staged = Some((meta.dev, meta.ino));
-            step.attributes = tree::attributes(&self.dir, &name, &meta);
-        }
+        crate::land::many::each(steps, |step| self.prepare(step, project, changes, bodies))?;
         self.sync(steps)
+    }
+
+    /// Prepares what a step puts into the project, if it does.
+    fn prepare(
+        &self,
+        step: &mut Step,
+        project: &Tree,
+        changes: &HashMap<&RelPath, &Change>,
+        bodies: &dyn Bodies,
+    ) -> Result<()> {
+        let what = format!("can't prepare {}", step.path);
+        let (new, replaces) = match &step.action {
+            Action::Put { new, .. } => (new, false),
+            Action::Swap { new, .. } => (new, true),
+            Action::Take { .. } | Action::Mode { .. } => return Ok(()),
+        };
+        let old = if replaces { project.meta(&step.path).context(|| what.clone())? } else { None };
+        let place = Place { stage: self, project, path: &step.path, old };
+        let name = name(step.slot);
+        match new {
+            Node::File { .. } => {
+                let Some(change) = changes.get(&step.path) else {
+                    return Err(Failure::new(Kind::Failed, what));
+                };
+                place.file(&name, new, &bodies.new_bytes(change)?).context(|| what.clone())?;
+            }
+            Node::Symlink { target } => place.link(&name, target).context(|| what.clone())?,
+            Node::Dir { mode } => place.folder(&name, *mode).context(|| what.clone())?,
+            Node::Special { .. } | Node::Unreadable { .. } => {
+                return Err(Failure::new(Kind::Failed, what));
+            }
+        }
+        let meta = tree::meta_at(&self.dir, &name).context(|| what.clone())?;
+        let meta = meta.ok_or_else(|| Failure::new(Kind::Failed, what))?;
+        step.staged = Some((meta.dev, meta.ino));
+        step.attributes = tree::attributes(&self.dir, &name, &meta);
+        Ok(())
     }
 
     /// One pass over everything, after all of it was written: that lets the file system batch.
@@ -156,12 +165,14 @@ impl Place<'_> {
         self.set_mode(&file, *mode)
     }
 
-    /// A new file: made without a name in the folder it will lie in, where it takes on that folder's group and default
-    /// access list, and named in the stage, where nobody watches. Else simply in the stage.
+    /// A file made without a name in the folder it will lie in, and named in the stage, where nobody watches. There a new
+    /// one takes on the folder's group and default access list, and the file system lays any of them out beside its
+    /// neighbours: ext4 looks for a free inode near the folder, and ten thousand made in one folder are searched for one
+    /// behind the other. Else simply in the stage.
     fn create(&self, name: &[u8]) -> io::Result<File> {
         let mode = Mode::from_raw_mode(0o600);
-        if self.old.is_none()
-            && let Ok(parent) = self.project.place(self.path.parent().as_ref())
+        if let Ok(parent) = self.project.place(self.path.parent().as_ref())
+            && (self.old.is_none() || !has_default_list(&parent))
         {
             let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
             if let Ok(fd) = fs::openat(&parent, c".", flags, mode) {
@@ -261,6 +272,13 @@ impl Place<'_> {
         }
         Err(io::Error::other(format!("this file system can't give it the mode {mode:04o}")))
     }
+}
+
+/// Whether what is made in a folder takes on an access list: a file that replaces another has that one's and no other.
+fn has_default_list(folder: &OwnedFd) -> bool {
+    let path = format!("/proc/self/fd/{}", folder.as_raw_fd());
+    let found = fs::getxattr(path.as_str(), c"system.posix_acl_default", &mut [0_u8; 0][..]);
+    !matches!(found, Err(Errno::NODATA | Errno::NOTSUP))
 }
 
 /// The replaced file's owner (root alone can) and group (where its owner may).

@@ -6,24 +6,24 @@ use crate::land::changeset::{Change, Node};
 use crate::land::content;
 use crate::session::store::Session;
 use landbox_shared::path::RelPath;
-use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 
 /// Files by their path in the layer; gone with this.
 #[derive(Debug)]
 pub(crate) struct Spool {
     dir: tempfile::TempDir,
-    held: RefCell<HashMap<RelPath, PathBuf>>,
+    held: Mutex<HashMap<RelPath, PathBuf>>,
 }
 
 impl Spool {
     pub(super) fn new(session: &Session) -> Result<Self> {
         let dir = tempfile::Builder::new().prefix("picture-").tempdir_in(&session.dir);
         let dir = dir.context(|| "can't make room for a picture of the session".into())?;
-        Ok(Self { dir, held: RefCell::default() })
+        Ok(Self { dir, held: Mutex::default() })
     }
 
     /// The file of a change as it was in the picture; copied from `from` where it was not yet. `None` where it has been
@@ -33,7 +33,9 @@ impl Spool {
         change: &Change,
         from: impl FnOnce() -> io::Result<File>,
     ) -> io::Result<Option<File>> {
-        if let Some(path) = self.held.borrow().get(&change.path) {
+        // Held while one is copied: each name is given once.
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(path) = held.get(&change.path) {
             return File::open(path).map(Some);
         }
         let Some(Node::File { size, digest, .. }) = &change.new else { return Ok(None) };
@@ -42,14 +44,14 @@ impl Spool {
             Err(e) if crate::land::tree::is_absence(&e) => return Ok(None),
             Err(e) => return Err(e),
         };
-        let path = self.dir.path().join(self.held.borrow().len().to_string());
+        let path = self.dir.path().join(held.len().to_string());
         let to = File::create_new(&path)?;
         // One that grows without end is not copied without end.
         if tree_size(&from)? != *size || content::copy(&from, &to)? != (*size, *digest) {
             std::fs::remove_file(&path)?;
             return Ok(None);
         }
-        self.held.borrow_mut().insert(change.path.clone(), path.clone());
+        held.insert(change.path.clone(), path.clone());
         File::open(path).map(Some)
     }
 }

@@ -1,0 +1,89 @@
+//! Work on many things of a landing at once: reading, comparing and writing files waits more than it computes.
+
+use crate::error::{Failure, Kind, Result};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+/// Below this a thread costs more than it brings.
+const FEW: usize = 64;
+/// More would only wait for the disk together.
+const MOST: usize = 8;
+
+/// Does `work` with every item. Where some fail, the others may not be done; the first failure in order is given.
+pub(super) fn each<T: Send>(
+    items: &mut [T],
+    work: impl Fn(&mut T) -> Result<()> + Sync,
+) -> Result<()> {
+    let threads = threads(items.len());
+    if threads == 1 {
+        return items.iter_mut().try_for_each(work);
+    }
+    let failed = AtomicBool::new(false);
+    let part = |items: &mut [T]| -> Result<()> {
+        for item in items {
+            if failed.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            work(item).inspect_err(|_| failed.store(true, Ordering::Relaxed))?;
+        }
+        Ok(())
+    };
+    let size = items.len().div_ceil(threads);
+    thread::scope(|scope| {
+        let part = &part;
+        let running: Vec<_> =
+            items.chunks_mut(size).map(|items| scope.spawn(move || part(items))).collect();
+        let mut done = Ok(());
+        for thread in running {
+            let one = thread.join().unwrap_or_else(|_| Err(ended()));
+            done = done.and(one);
+        }
+        done
+    })
+}
+
+/// What `work` makes of every item, in their order.
+pub(super) fn map<T: Sync, R: Send>(
+    items: &[T],
+    work: impl Fn(&T) -> Result<R> + Sync,
+) -> Result<Vec<R>> {
+    let mut out: Vec<(&T, Option<R>)> = items.iter().map(|item| (item, None)).collect();
+    each(&mut out, |(item, made)| {
+        *made = Some(work(item)?);
+        Ok(())
+    })?;
+    out.into_iter().map(|(_, made)| made.ok_or_else(ended)).collect()
+}
+
+fn threads(items: usize) -> usize {
+    if items < FEW {
+        return 1;
+    }
+    thread::available_parallelism().map_or(1, usize::from).min(MOST)
+}
+
+fn ended() -> Failure {
+    Failure::new(Kind::Failed, "a thread of this command has ended")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_made_of_many_keeps_their_order() {
+        let items: Vec<usize> = (0..1000).collect();
+        let made = map(&items, |n| Ok(n * 2)).unwrap();
+        assert_eq!(made, items.iter().map(|n| n * 2).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn one_failure_among_many_is_given() {
+        let mut items: Vec<usize> = (0..1000).collect();
+        let work = |n: &mut usize| match *n {
+            777 => Err(Failure::new(Kind::Failed, "777")),
+            _ => Ok(()),
+        };
+        assert_eq!(each(&mut items, work).unwrap_err().message, "777");
+    }
+}
