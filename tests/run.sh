@@ -75,7 +75,7 @@ RUSTFLAGS="-C target-feature=+crt-static" cargo build --locked --package landbox
   --target "$host" --target-dir target/prober
 mkdir -p "$LANDBOX_TEST_BIN"
 chmod 0755 "$base" "$LANDBOX_TEST_BIN"
-install -m 0755 target/debug/landbox target/debug/landbox-helper "target/prober/$host/debug/prober" "$LANDBOX_TEST_BIN"
+install -m 0755 target/debug/landbox target/debug/landbox-helper target/debug/landbox-audit "target/prober/$host/debug/prober" "$LANDBOX_TEST_BIN"
 
 # The real CLIs, at fixed versions. Node 20 or newer runs them; where it is older, npm brings one along.
 clis=(@openai/codex@0.171.0 @anthropic-ai/claude-code@2.1.197 opencode-ai@1.18.33 @google/gemini-cli@0.61.0)

@@ -16,7 +16,7 @@ use std::os::unix::fs::MetadataExt;
 const STAGE: Stage = Stage::Start;
 /// The one file capability the package sets.
 const OURS: Capability = Capability::CAP_SYS_ADMIN;
-const EXE: &str = "/proc/self/exe";
+pub(crate) const EXE: &str = "/proc/self/exe";
 
 /// Finds out with what rights we run, or why we must not. `on_host`: not inside somebody's user namespace.
 pub(crate) fn own_mode(on_host: bool) -> Result<HelperMode, Failure> {
@@ -25,7 +25,8 @@ pub(crate) fn own_mode(on_host: bool) -> Result<HelperMode, Failure> {
     start.judge().map_err(|why| refused(STAGE, why))
 }
 
-fn facts(exe: &File, on_host: bool) -> std::io::Result<rights::Start> {
+/// What is known of this process and its file.
+pub(crate) fn facts(exe: &File, on_host: bool) -> std::io::Result<rights::Start> {
     let (uid, gid) = (getresuid()?, getresgid()?);
     let permitted = held(CapSet::Permitted)?;
     Ok(rights::Start {

@@ -17,8 +17,11 @@
 //!
 //! Then init reaps (`reap.rs`) and the monitor watches (`monitor.rs`) until one of all these processes ends,
 //! which ends the others. There is no other way to the task's first instruction.
+//!
+//! `audit/` is another program, `landbox-audit`, which never has a privilege that its caller hasn't.
 #![deny(unsafe_code)]
 
+mod audit;
 mod caps;
 mod channel;
 mod confine;
@@ -41,6 +44,8 @@ mod sys;
 mod task;
 mod trust;
 mod verify;
+
+pub use audit::audit;
 
 use channel::Events;
 use landbox_shared::event::Event;

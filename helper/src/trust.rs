@@ -5,7 +5,6 @@
 
 use crate::failure::{Context, Failure, Stage, refused_at, require_at};
 use crate::open::{FOLDER, open, open_beneath};
-use crate::start::Caller;
 use ed25519_dalek::VerifyingKey;
 use landbox_shared::trust::{self, KEY_BYTES, OTHERS_WRITE, Place};
 use landbox_shared::wire::KeyId;
@@ -20,18 +19,26 @@ const STAGE: Stage = Stage::Verify;
 const OPENING: &str = "opening the trusted keys";
 
 /// Looks a key up in the folders that count for this caller. What is not there is passed over.
-pub(crate) fn find(caller: &Caller, id: &KeyId) -> Result<Option<VerifyingKey>, Failure> {
-    for place in &caller.trusted {
+pub(crate) fn find(
+    places: &[Place],
+    uid: u32,
+    id: &KeyId,
+) -> Result<Option<VerifyingKey>, Failure> {
+    for place in places {
         let folder = match place {
-            Place::Own(config) => own(config, caller.uid),
+            Place::Own(config) => own(config, uid),
             Place::Roots(path) => system(path),
         };
-        match folder.and_then(|folder| read_key(&folder, &trust::file_name(id))) {
+        let name = trust::file_name(id);
+        match folder.and_then(|folder| read(&folder, &name)) {
             Err(failure) if failure.errno == libc::ENOENT => {}
             Err(failure) => return Err(failure),
-            Ok((key, uid)) => {
-                let why = format!("this key speaks for uid {uid}");
-                require_at(uid == caller.uid, STAGE, trust::file_name(id), why)?;
+            Ok(text) => {
+                let why = "this file does not hold a key, a uid and a comment in one line";
+                let line = trust::read_line(&text);
+                let (key, owner) = line.ok_or_else(|| refused_at(STAGE, &name, why))?;
+                let why = format!("this key speaks for uid {owner}");
+                require_at(owner == uid, STAGE, &name, why)?;
                 return Ok(Some(key));
             }
         }
@@ -77,8 +84,8 @@ pub(crate) fn system(path: &Path) -> Result<Folder, Failure> {
     Ok(Folder { fd, path: path.to_owned(), owner: 0 })
 }
 
-/// Reads one file of keys: the key and whom it speaks for.
-pub(crate) fn read_key(folder: &Folder, name: &str) -> Result<(VerifyingKey, u32), Failure> {
+/// Reads one file of such a folder.
+pub(crate) fn read(folder: &Folder, name: &str) -> Result<String, Failure> {
     let path = &folder.path.join(name);
     let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK;
     let fd = open_beneath(&folder.fd, name, flags).at(STAGE, path, OPENING)?;
@@ -89,9 +96,7 @@ pub(crate) fn read_key(folder: &Folder, name: &str) -> Result<(VerifyingKey, u32
     require_at(guarded, STAGE, path, why)?;
     let mut text = String::new();
     let read = File::from(fd).take(KEY_BYTES).read_to_string(&mut text);
-    read.at(STAGE, path, "reading this trusted key")?;
-    let why = "this file does not hold a key, a uid and a comment in one line";
-    trust::read_line(&text).ok_or_else(|| refused_at(STAGE, path, why))
+    read.at(STAGE, path, "reading this trusted key").map(|_| text)
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ pub(crate) fn verify(received: Received) -> Result<Verified, Failure> {
     let Received { caller, binding, envelope, exec } = received;
     let mut found = Ok(None);
     let opened = wire::open(&envelope, &binding, |id| {
-        found = trust::find(&caller, id);
+        found = trust::find(&caller.trusted, caller.uid, id);
         found.as_ref().ok().copied().flatten()
     });
     // Why the folder of a key isn't trusted says more than that the key is not.

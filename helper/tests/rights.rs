@@ -9,35 +9,13 @@ use landbox_shared::event::{Event, Stage as At, Status};
 use landbox_shared::evidence::HelperMode;
 use landbox_shared::network::{NETWORK_POLICY_VERSION, NetworkPolicy, Zone};
 use landbox_shared::policy::{Network, SeccompProfile};
-use play::{Launch, Stage, users};
+use play::{Launch, Stage, as_user, behind, set_capabilities, users};
 use std::fs;
 use std::io::{Read, Write};
-use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio as Process};
 
 /// What the tests that need real root and an ordinary user play as.
 fn ordinary_user_beside_root() -> Option<u32> {
     users().get(1).copied()
-}
-
-fn set_capabilities(stage: &Stage, text: &str) {
-    let done = Command::new("setcap").arg(text).arg(&stage.helper).status();
-    assert!(done.unwrap().success(), "setcap {text}");
-}
-
-/// Starts the helper behind another program with these arguments.
-fn behind(stage: &Stage, wrapper: &[&str]) -> Launch {
-    let helper = stage.helper.clone();
-    stage.start_with(|command| {
-        let mut wrapped = Command::new(wrapper[0]);
-        wrapped.args(&wrapper[1..]).arg(helper).env_clear();
-        wrapped.env("HOME", stage.path("home")).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
-        wrapped.stdin(Process::piped()).stdout(Process::piped()).stderr(Process::piped());
-        if nix::unistd::geteuid().as_raw() != stage.uid && wrapper[0] != "setpriv" {
-            wrapped.uid(stage.uid).gid(stage.gid);
-        }
-        *command = wrapped;
-    })
 }
 
 fn refusal(launch: &mut Launch) -> String {
@@ -45,11 +23,6 @@ fn refusal(launch: &mut Launch) -> String {
         Event::Failed(failure) if failure.stage == At::Start => failure.detail,
         other => panic!("{other:?}"),
     }
-}
-
-/// `setpriv` to the user with more arguments.
-fn as_user<'a>(uid: &'a str, more: &[&'a str]) -> Vec<&'a str> {
-    [&["setpriv", "--reuid", uid, "--regid", uid, "--clear-groups"], more].concat()
 }
 
 #[test]

@@ -53,6 +53,19 @@ pub fn needs_escape(bytes: &[u8]) -> bool {
     bytes.contains(&b'\\') || std::str::from_utf8(bytes).is_err()
 }
 
+/// Text of which nothing but printable ASCII is left; every other byte is `\xHH`. For the eye: not reversible.
+pub fn plain(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b' '..=b'~' => out.push(char::from(byte)),
+            // Writing to a String cannot fail.
+            _ => write!(out, "\\x{byte:02x}").unwrap_or_default(),
+        }
+    }
+    out
+}
+
 /// The last line somebody else wrote, fit to be shown. `None` where there is none.
 pub fn last_line(said: &[u8]) -> Option<String> {
     let clean = escape(said).replace(|c: char| c.is_control() && c != '\n', "?");

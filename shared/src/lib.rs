@@ -11,6 +11,7 @@ pub mod digest;
 pub mod event;
 pub mod evidence;
 pub mod exec;
+pub mod explain;
 pub mod failure;
 pub mod holds;
 pub mod id;

@@ -69,6 +69,13 @@ impl Start {
         }
     }
 
+    /// Whether the program has nothing that its caller hasn't: no set-id bit, no file capability, no capability but root's.
+    pub fn is_plain(&self) -> bool {
+        let same = |ids: [u32; 3]| ids.iter().all(|id| *id == ids[0]);
+        let ids = !self.set_id_bits && same(self.uids) && same(self.gids);
+        ids && self.stored.is_none() && (self.uids[0] == 0 || self.permitted == 0)
+    }
+
     /// Why a file capability was not given.
     fn why_not(&self) -> &'static str {
         if self.no_new_privs {
@@ -141,6 +148,21 @@ mod tests {
             no_new_privs: false,
             nosuid: false,
             bounded: true,
+        }
+    }
+
+    #[test]
+    fn a_program_is_plain_only_without_any_right_of_its_own() {
+        assert!(start().is_plain());
+        assert!(Start { uids: [0; 3], permitted: 7, ..start() }.is_plain());
+        for other in [
+            Start { set_id_bits: true, ..start() },
+            Start { uids: [1000, 0, 0], ..start() },
+            Start { gids: [1000, 5, 5], ..start() },
+            Start { stored: Some(Vec::new()), ..start() },
+            Start { permitted: 1, ..start() },
+        ] {
+            assert!(!other.is_plain(), "{other:?}");
         }
     }
 

@@ -93,6 +93,11 @@ pub fn read_line(text: &str) -> Option<(VerifyingKey, u32)> {
     Some((VerifyingKey::from_bytes(&key).ok()?, uid))
 }
 
+/// The comment of such a file.
+pub fn comment(text: &str) -> &str {
+    text.trim_end().splitn(3, ' ').nth(2).unwrap_or_default()
+}
+
 /// The home folder of `uid` as the text of `/etc/passwd` names it.
 pub fn home_of(passwd: &[u8], uid: u32) -> Option<PathBuf> {
     let home = |home| Some(PathBuf::from(OsStr::from_bytes(home)));
@@ -120,6 +125,8 @@ mod tests {
         let (read, uid) = read_line(&format!("{key} 1000 a comment\n")).unwrap();
         assert_eq!(line(&read, uid, "a comment"), format!("{key} 1000 a comment\n"));
         assert_eq!(read_line(&format!("{key} 1000")).unwrap().1, 1000);
+        assert_eq!(comment(&format!("{key} 1000 a comment\n")), "a comment");
+        assert_eq!(comment(&format!("{key} 1000")), "");
         for bad in [
             format!("{key}\n"),
             format!("{key} x y\n"),

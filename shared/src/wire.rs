@@ -237,6 +237,40 @@ fn frame<const HEAD: usize>(
     bytes.split_at_checked(length(head)?).ok_or(WireError::Length)
 }
 
+/// An envelope as it is, whoever made it for whomever.
+#[derive(Clone, Debug)]
+pub struct Inspected {
+    /// What it is tied to.
+    pub binding: Binding,
+    /// The key it names as its signer.
+    pub key: KeyId,
+    /// The digest it carries.
+    pub digest: Digest,
+    /// Whether that is the digest of its bytes.
+    pub fits: bool,
+    /// The plan. Nobody approved it, as far as is known here.
+    pub plan: Plan,
+}
+
+/// Takes an envelope apart for somebody who wants to know what it says. To act on it, [`open`] it.
+pub fn inspect(envelope: &[u8]) -> Result<Inspected, WireError> {
+    let head: &[u8; ENVELOPE_HEAD] = envelope.first_chunk().ok_or(WireError::Length)?;
+    if envelope.len() != envelope_length(head)? {
+        return Err(WireError::Length);
+    }
+    let mut at = Fields(envelope);
+    at.slice(8 + 2 + 4)?;
+    let challenge = at.take()?;
+    let uid = u32::from_le_bytes(at.take()?);
+    let binding = Binding { challenge, uid, boot_id: at.take()? };
+    let key = KeyId(at.take()?);
+    let payload = at.slice(envelope.len() - ENVELOPE_HEAD - ENVELOPE_TAIL)?;
+    let digest = Digest(at.take()?);
+    let fits = Digest::of("envelope", &[&envelope[..envelope.len() - ENVELOPE_TAIL]]) == digest;
+    let plan = decode::<_, { limits::PLAN_BYTES }>(payload)?;
+    Ok(Inspected { binding, key, digest, fits, plan })
+}
+
 /// The key that an envelope names as its signer. Nothing about the envelope was checked.
 pub fn signer(envelope: &[u8]) -> Option<KeyId> {
     let head: &[u8; ENVELOPE_HEAD] = envelope.first_chunk()?;

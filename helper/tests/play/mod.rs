@@ -299,6 +299,44 @@ impl Launch {
     }
 }
 
+/// Gives the stage's helper capabilities, as `setcap` writes them.
+pub(crate) fn set_capabilities(stage: &Stage, text: &str) {
+    let done = Command::new("setcap").arg(text).arg(&stage.helper).status();
+    assert!(done.unwrap().success(), "setcap {text}");
+}
+
+/// Starts the helper behind another program with these arguments: as the stage's user, unless it is `setpriv`.
+pub(crate) fn behind(stage: &Stage, wrapper: &[&str]) -> Launch {
+    let helper = stage.helper.clone();
+    stage.start_with(|command| {
+        let mut wrapped = Command::new(wrapper[0]);
+        wrapped.args(&wrapper[1..]).arg(helper).env_clear();
+        wrapped.env("HOME", stage.path("home")).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+        wrapped.stdin(Process::piped()).stdout(Process::piped()).stderr(Process::piped());
+        if nix::unistd::geteuid().as_raw() != stage.uid && wrapper[0] != "setpriv" {
+            wrapped.uid(stage.uid).gid(stage.gid);
+        }
+        *command = wrapped;
+    })
+}
+
+/// `setpriv` to the user with more arguments.
+pub(crate) fn as_user<'a>(uid: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    [&["setpriv", "--reuid", uid, "--regid", uid, "--clear-groups"], more].concat()
+}
+
+/// A script that runs as root in a mount namespace with an `/etc` of its own, in which `landbox-audit` enrolled these lines,
+/// and goes on as the stage's user, after `more` shell words, with the program it is given.
+pub(crate) fn enrolled(stage: &Stage, lines: &[String], more: &str) -> String {
+    let audit = env!("CARGO_BIN_EXE_landbox-audit");
+    let add = |line: &String| format!("{audit} trust add {} >/dev/null && ", line.trim());
+    let (uid, lines) = (stage.uid, lines.iter().map(add).collect::<String>());
+    format!(
+        "mount --make-rprivate / && mount -t tmpfs -o mode=755 tmpfs /etc && {lines}\
+         exec setpriv --reuid {uid} --regid {uid} --clear-groups {more} \"$0\" \"$@\""
+    )
+}
+
 /// The two frames for a plan and a command.
 pub(crate) fn frames(
     mut plan: Plan,
