@@ -4,10 +4,12 @@
 say() { printf '%s\n' "$*" >&2; }
 die() { say "$0: $*"; exit 1; }
 
-# What building needs, what running needs on hosts without a usable kernel overlay, and what the tests look with.
+# What building needs, what running needs on hosts without a usable kernel overlay, what the tests look with, and what makes
+# packages.
 BUILD_PACKAGES=(ca-certificates gcc libc6-dev libnftnl-dev libmnl-dev pkg-config)
 RUN_PACKAGES=(fuse-overlayfs slirp4netns git)
-TEST_PACKAGES=(acl attr bubblewrap libcap2-bin procps python3 ripgrep strace tmux util-linux)
+TEST_PACKAGES=(acl attr bubblewrap fish libcap2-bin mandoc procps python3 ripgrep strace tmux util-linux zsh)
+PACKAGING_PACKAGES=(dpkg-dev python3)
 
 # need_packages NAME..: installs what is missing, as root or with passwordless sudo; else prints the one line to type.
 need_packages() {
@@ -64,7 +66,7 @@ cargo_is_new_enough() {
   [ "$1" -gt 1 ] || [ "$2" -ge 91 ]
 }
 
-# build_release DIR: builds both programs of the checkout into DIR/target/release. As static as the libraries allow: every
+# build_release DIR [audit]: builds both programs of the checkout, and landbox-audit, into DIR/target/release. As static as the libraries allow: every
 # session starts both, and finding and relocating shared ones is a good part of that. Debian has no static libmnl, so there
 # the helper shares that and the C library (a third of a millisecond a start); libnftnl is linked in.
 build_release() {
@@ -80,13 +82,31 @@ build_release() {
     LIBNFTNL_LIB_DIR=$(realpath "$links") && export LIBNFTNL_LIB_DIR
     helper=(-C link-arg=-lmnl)
   fi
-  release landbox-helper "${helper[@]}"
-  release landbox "${static[@]}"
+  release landbox-helper landbox-helper "${helper[@]}"
+  release landbox landbox "${static[@]}"
+  [ "${2:-}" != audit ] || release landbox-helper landbox-audit "${helper[@]}"
 }
 
-# release PROGRAM FLAG..: builds one program of `build_release`.
+# release PACKAGE PROGRAM FLAG..: builds one program of `build_release`.
 release() {
-  cargo rustc --quiet --release --locked --manifest-path "$manifest" --package "$1" --bin "$1" -- "${@:2}"
+  cargo rustc --quiet --release --locked --manifest-path "$manifest" --package "$1" --bin "$2" -- "${@:3}"
+}
+
+# build_for_package DIR: the same, also landbox-audit, as bytes that do not depend on where the checkout, the crates and the
+# compiler lie. Says in which folder they are.
+build_for_package() {
+  local top=$1 flags=() home
+  home=$(realpath "${CARGO_HOME:-$HOME/.cargo}")
+  flags+=("--remap-path-prefix=$home=/cargo" "--remap-path-prefix=$(rustc --print sysroot)=/rust")
+  flags+=("--remap-path-prefix=$top=/landbox")
+  (
+    # Not RUSTFLAGS, which is split at blanks; an own folder, because other flags would rebuild all.
+    CARGO_ENCODED_RUSTFLAGS=$(IFS=$'\x1f' && printf '%s' "${flags[*]}")
+    export CARGO_ENCODED_RUSTFLAGS CARGO_TARGET_DIR=$top/target/package/build
+    unset RUSTFLAGS
+    build_release "$top" audit >&2
+  )
+  printf '%s\n' "$top/target/package/build/release"
 }
 
 # links_static FLAG..: whether a position-independent program can be linked without shared libraries.

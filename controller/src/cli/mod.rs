@@ -11,6 +11,7 @@ mod elsewhere;
 mod gc;
 mod land;
 mod ls;
+mod manual;
 mod outcome;
 mod policy;
 mod receipt;

@@ -1,10 +1,12 @@
 //! `landbox util`: what packages are built from, made from the one definition of the command.
 
-use super::{Cli, Invocation};
-use crate::error::{Context, Result};
+use super::{Cli, Invocation, manual};
+use crate::error::{Context, Failure, Kind, Result};
+use crate::session::store::show;
 use clap::{Args, Command, CommandFactory, Subcommand};
 use clap_complete::Shell;
-use clap_mangen::Man;
+use jiff::Timestamp;
+use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
 pub(super) struct UtilArgs {
@@ -14,8 +16,12 @@ pub(super) struct UtilArgs {
 
 #[derive(Clone, Debug, Subcommand)]
 enum What {
-    /// Print the manual of every command as one page
-    Man,
+    /// Print the manual of every command as one page, or write one page a command
+    Man {
+        /// Write them here; SOURCE_DATE_EPOCH dates them
+        #[arg(value_name = "DIR")]
+        dir: Option<PathBuf>,
+    },
     /// Print completions
     Completions {
         /// For which shell
@@ -28,8 +34,13 @@ enum What {
 }
 
 pub(super) fn util(call: &Invocation, args: UtilArgs) -> Result<u8> {
+    let failed = || "can't write the manual".to_owned();
     let text = match args.what {
-        What::Man => manual()?,
+        What::Man { dir: None } => manual::one(Cli::command()).context(failed)?,
+        What::Man { dir: Some(dir) } => {
+            write_pages(&dir)?;
+            return Ok(0);
+        }
         What::Completions { shell } => completions(shell),
         What::Thaw => {
             crate::land::live::guard_main(std::io::stdin().lock());
@@ -40,33 +51,24 @@ pub(super) fn util(call: &Invocation, args: UtilArgs) -> Result<u8> {
     Ok(0)
 }
 
-/// The command and its visible subcommands, one after another.
-fn manual() -> Result<Vec<u8>> {
-    let failed = || "can't write the manual".to_owned();
-    let mut root = Cli::command();
-    root.build();
-    let mut out = Vec::new();
-    Man::new(root.clone()).render(&mut out).context(failed)?;
-    for command in visible(&root) {
-        let name = format!("landbox {}", command.get_name());
-        page(command, &name, &mut out).context(failed)?;
-        for inner in visible(command) {
-            page(inner, &format!("{name} {}", inner.get_name()), &mut out).context(failed)?;
-        }
+/// One file a page.
+fn write_pages(dir: &Path) -> Result<()> {
+    let date = release_date(std::env::var("SOURCE_DATE_EPOCH").ok().as_deref())?;
+    for page in manual::pages(Cli::command(), &date).context(|| "can't make the manual".into())? {
+        let path = dir.join(page.file);
+        std::fs::write(&path, page.text).context(|| format!("can't write {}", show(&path)))?;
     }
-    Ok(out)
+    Ok(())
 }
 
-fn visible(command: &Command) -> impl Iterator<Item = &Command> {
-    command.get_subcommands().filter(|c| !c.is_hide_set() && c.get_name() != "help")
-}
-
-fn page(command: &Command, name: &str, out: &mut Vec<u8>) -> std::io::Result<()> {
-    let page = Man::new(command.clone().display_name(name));
-    page.render_name_section(out)?;
-    page.render_synopsis_section(out)?;
-    page.render_description_section(out)?;
-    page.render_options_section(out)
+/// The day of the release, so that two builds of one release are equal. Empty where nobody says.
+fn release_date(epoch: Option<&str>) -> Result<String> {
+    let Some(epoch) = epoch else { return Ok(String::new()) };
+    let time = epoch.parse().ok().and_then(|second| Timestamp::from_second(second).ok());
+    let time = time.ok_or_else(|| {
+        Failure::new(Kind::Usage, "SOURCE_DATE_EPOCH is not a time in seconds since 1970")
+    })?;
+    Ok(time.strftime("%Y-%m-%d").to_string())
 }
 
 fn completions(shell: Shell) -> Vec<u8> {
@@ -82,15 +84,10 @@ mod tests {
     use clap::ValueEnum;
 
     #[test]
-    fn the_manual_describes_every_visible_command() {
-        let text = String::from_utf8(manual().unwrap()).unwrap();
-        for command in Cli::command().get_subcommands().filter(|c| !c.is_hide_set()) {
-            let name = format!("landbox {} \\- ", command.get_name().replace('-', "\\-"));
-            assert!(text.contains(&name), "{name}");
-        }
-        assert!(text.contains("landbox sandbox\\-network\\-policy explain \\- "), "{text}");
-        assert_eq!(text.matches(".TH ").count(), 1);
-        assert!(text.contains("with\\-ignored"));
+    fn the_manual_bears_the_date_of_the_release_and_not_of_the_day() {
+        assert_eq!(release_date(None).unwrap(), "");
+        assert_eq!(release_date(Some("1796000000")).unwrap(), "2026-11-30");
+        assert!(release_date(Some("yesterday")).is_err());
     }
 
     #[test]

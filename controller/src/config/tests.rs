@@ -240,3 +240,17 @@ fn a_bots_policy_is_read_strictly_and_what_needs_the_outside_is_noted() {
         assert_eq!(outside(more), [""; 0], "{more}");
     }
 }
+
+#[test]
+fn the_manual_page_names_every_key_and_its_example_is_a_valid_file() {
+    let page = include_str!("../../../packaging/man/bots.json.5");
+    for key in keys::KEYS {
+        assert!(page.contains(&format!("\n.BR {key} \" (")), "{key} is not in bots.json(5)");
+    }
+    let example = page.split("\n.nf\n").nth(1).unwrap().split("\n.fi\n").next().unwrap();
+    let home = Home::new(&example.replace("\\-", "-"));
+    assert_eq!(
+        words(&home.load("oncall-bot", &[]).unwrap().command),
+        ["claude", "--model", "opus"]
+    );
+}

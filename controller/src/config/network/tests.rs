@@ -272,3 +272,20 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_manual_page_names_every_key_and_its_example_is_a_valid_policy() {
+    let page = include_str!("../../../../packaging/man/sandbox-network-policy.5");
+    let unknown = r#"{"x": 0, "version": 1, "private": {"mode": "block"},
+                      "public": {"x": 0, "mode": "allowlist", "rules": [{"x": 0}]}}"#;
+    // Each level names the keys that it knows when it meets another.
+    let said = read(unknown).unwrap_err();
+    let lists: Vec<&str> =
+        said.lines().filter_map(|l| l.split_once("; there are ")).map(|(_, l)| l).collect();
+    assert_eq!(lists.len(), 3, "{said}");
+    for key in lists.iter().flat_map(|list| list.split(", ")) {
+        assert!(page.contains(&format!("\n.BR {key} \" (")), "{key} is not in the page");
+    }
+    let example = page.split("\n.nf\n").nth(1).unwrap().split("\n.fi").next().unwrap();
+    read(example).unwrap();
+}
