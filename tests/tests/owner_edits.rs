@@ -257,6 +257,49 @@ worlds! {
         assert_eq!(read(at("kept/g")), "theirs\n");
     }
 
+    [user_kernel, user_fuse] fn what_was_lost_to_the_watch_is_a_conflict_and_what_it_found_again_is_merged(world) {
+        let place = Place::new(world);
+        let at = |name: &str| place.project.join(name);
+        for name in ["f", "g"] {
+            place.write(at(name), EIGHT);
+        }
+        let go = place.outside.join("go");
+        let wait = format!("until [ -e {} ]; do sleep 0.05; done", go.display());
+        // More names than the kernel's queue of a watch holds, before those that matter.
+        let most: usize = read("/proc/sys/fs/inotify/max_queued_events").trim().parse().unwrap();
+        let flood = format!("python3 -c 'import os\nfor i in range({}): open(\"t\", \"w\").close(); os.unlink(\"t\")'", most / 2 + 100);
+        let write = "for f in f g; do sed s/1/one/ $f > ../t; cat ../t > $f; done; touch last";
+        let live = begin(&place, "touch first", &format!("echo going\n{wait}\n{flood}\n{write}\necho written; read end"));
+        taken(&place, "first");
+        let mut live = live;
+        live.write(b"go\n");
+        live.expect("going");
+        landbox_tests::procs::kill(live.pid(), rustix::process::Signal::STOP);
+        place.write(&go, "");
+        let until = Instant::now() + Duration::from_secs(120);
+        let session = place.sessions().pop().unwrap();
+        while !session.join("layers/project/upper/last").exists() {
+            assert!(Instant::now() < until, "the session never wrote");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let edited = EIGHT.replace('8', "eight");
+        std::fs::write(at("f"), &edited).unwrap();
+        landbox_tests::procs::kill(live.pid(), rustix::process::Signal::CONT);
+        live.expect("written");
+        taken(&place, "g");
+        taken(&place, "last");
+        std::fs::write(at("g"), &edited).unwrap();
+        end(live);
+        let all = states(&place);
+        for (path, state) in [("f", "conflict"), ("g", "merged"), ("last", "clean")] {
+            assert!(all.contains(&(path.into(), state.into())), "{path}: {all:?}");
+        }
+        assert_eq!(land(&place, &[]), 3);
+        assert_eq!((read(at("f")), read(at("g"))), (edited.clone(), edited));
+        assert_eq!(land(&place, &["--resolve", "f=mine"]), 0);
+        assert_eq!(read(at("g")), EIGHT.replace('8', "eight").replace('1', "one"));
+    }
+
     [user_kernel, user_fuse, root_kernel] fn new_files_land_where_the_owner_is_busy_in_the_same_folder(world) {
         let place = Place::new(world);
         let at = |name: &str| place.project.join(name);

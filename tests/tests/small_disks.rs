@@ -276,4 +276,3 @@ fn root_a_read_only_disk_takes_nothing_and_says_so() {
         assert_eq!(trial.tree(), before);
     }
 }
-
