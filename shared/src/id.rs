@@ -1,7 +1,8 @@
 //! Session and layer identifiers.
 
-use serde::{Deserialize, Deserializer, Serialize, de::Error};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 use std::fmt;
+use std::sync::Arc;
 
 /// A session's identifier: ten characters of `[a-z0-9]`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -24,9 +25,10 @@ impl SessionId {
     }
 }
 
-/// A layer's identifier and the name of its folder: `project`, `home`, `worktree`, or `mount-<n>`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-pub struct LayerId(String);
+/// A layer's identifier and the name of its folder: `project`, `home`, `worktree`, or `mount-<n>`. Shared by its clones:
+/// every change of a layer names it, and there may be a million of them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LayerId(Arc<str>);
 
 impl LayerId {
     /// Checks and wraps an identifier: 1 to 32 characters of `[a-z0-9-]`, starting with a letter.
@@ -34,12 +36,18 @@ impl LayerId {
         let ok = (1..=32).contains(&text.len())
             && text.starts_with(|c: char| c.is_ascii_lowercase())
             && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
-        ok.then(|| Self(text.to_owned()))
+        ok.then(|| Self(text.into()))
     }
 
     /// The identifier as text.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+impl Serialize for LayerId {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.serialize_str(&self.0)
     }
 }
 

@@ -133,6 +133,10 @@ pub(super) fn land(call: &Invocation, args: LandArgs) -> Result<u8> {
         return Err(unasked(id.as_str(), &shown));
     }
     let can_ask = asks && review.has_landable();
+    let too_many = || apply::refuse_too_many(id, review.selected().filter(|c| c.landable).count());
+    if applies {
+        too_many()?;
+    }
     if shows {
         let view = View {
             preview: Some(&preview),
@@ -148,6 +152,9 @@ pub(super) fn land(call: &Invocation, args: LandArgs) -> Result<u8> {
     }
     if let Some(note) = review.note() {
         call.ui.warning(note);
+    }
+    if can_ask {
+        too_many()?;
     }
     let committing = args.elsewhere.prepare(call, &session, &review)?;
     let passing = committing.as_ref().map_or(&[][..], |prepared| &prepared.risks);

@@ -43,7 +43,7 @@ pub(crate) struct Record {
     pub base: Base,
     /// The real file when it was seen to be the base: while it has this stamp, it need not be read again.
     #[serde(rename = "s")]
-    pub stamp: Option<Stamp>,
+    pub stamp: Option<Box<Stamp>>,
     /// Where the bytes are kept.
     #[serde(rename = "x")]
     pub extent: Option<(u64, u64)>,

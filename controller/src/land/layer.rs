@@ -5,7 +5,7 @@ use super::changeset::{Bodies, Change, Changeset, OldBytes};
 use super::ignore::{Owner, assign_groups};
 use super::live::{self, Spool};
 use super::renames;
-use super::scan::{self, Facts};
+use super::scan::{self, Facts, TooMany};
 use super::select::{Part, Selection};
 use super::tree::{self, Time, Tree};
 use crate::error::{Context, Failure, Kind, Result};
@@ -104,7 +104,19 @@ impl LayerView {
         let facts = facts_of(session, layer, &store);
         let masks = facts.masks.clone();
         let what = || format!("can't scan the layer {}", layer.id);
-        let mut changeset = scan::scan(&facts, &upper, real.as_ref(), &mut store).context(what)?;
+        let scanned = scan::scan(&facts, &upper, real.as_ref(), &mut store);
+        let mut changeset = match scanned {
+            Err(e) if e.get_ref().is_some_and(|e| e.is::<TooMany>()) => {
+                let id = &session.snapshot.id;
+                return Err(Failure::new(
+                    Kind::Refused,
+                    format!("the layer {} of session {id} can't be read: {e}", layer.id),
+                )
+                .hint(format!("remove in the session what it need not hold: landbox resume {id}"))
+                .hint(format!("or throw all of it away: landbox discard {id}")));
+            }
+            other => other.context(what)?,
+        };
         let last = session.state.launches.last().map_or(0, |l| l.number);
         let seen = if live || past { last.saturating_sub(1) } else { last };
         let seen = seen.max(store.scanned);
@@ -173,7 +185,7 @@ impl Bodies for LayerView {
         let open = || tree::file_at(real.place(path.parent().as_ref())?, path.file_name());
         let Ok(mut file) = open() else { return Ok(None) };
         let stamp = Stamp::of(&tree::meta_of(&file).context(what)?);
-        if record.stamp == Some(stamp) {
+        if record.stamp.as_deref() == Some(&stamp) {
             return Ok(Some(OldBytes::Real(file)));
         }
         let same = match (super::content::digest(&file).context(what)?, record.base.node()) {

@@ -10,7 +10,7 @@ use super::kind::{ChangeState, Durability, Group};
 use super::layer::{LayerView, policy_of, project_of};
 use super::live::{self, Picture};
 use super::patch::{Coverage, Figures, PatchWriter, beyond, figures, obstructed};
-use super::resolve::{Choices, Resolution, Resolved, resolve};
+use super::resolve::{Choices, Resolution, Resolved, resolve_telling};
 use super::risk::{self, LARGE};
 use super::select::{Picked, Selection, Wanted};
 use super::{check_present, many, tree};
@@ -21,7 +21,6 @@ use landbox_shared::digest::Digest;
 use landbox_shared::id::LayerId;
 use landbox_shared::path::{AbsPath, RelPath};
 use landbox_shared::policy::{LayerKind, LayerPolicy};
-use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::io::{Read as _, Write};
 
@@ -73,11 +72,11 @@ impl Review {
     /// Judges what has drifted, and does about it as `choices` says.
     pub fn resolve(&mut self, session: &Session, choices: &Choices) -> Result<()> {
         let chosen: Vec<&Change> = self.selected().filter(|c| c.landable).collect();
-        self.resolution = resolve(session, &self.view, &chosen, choices)?;
+        self.resolution = resolve_telling(session, &self.view, &chosen, choices)?;
         Ok(())
     }
 
-    /// What is done with each change of the selection that can land.
+    /// What is done with each change of the selection that can land and has met an edit of the owner's.
     pub fn resolution(&self) -> &Resolution {
         &self.resolution
     }
@@ -169,13 +168,10 @@ impl Review {
             .filter(|item| item.state != ChangeState::Clean)
             .map(|item| (&item.change.path, item))
             .collect();
-        let faces: Vec<Cow<'_, Change>> = set
-            .changes
-            .iter()
-            .filter(|c| self.picked.covers(c))
-            .map(|c| judged.get(&c.path).map_or(Cow::Borrowed(c), |item| Cow::Owned(item.face())))
-            .collect();
-        let changes: Vec<&Change> = faces.iter().map(|face| &**face).collect();
+        let faces: HashMap<&RelPath, Change> =
+            judged.iter().map(|(path, item)| (*path, item.face())).collect();
+        let covered = set.changes.iter().filter(|c| self.picked.covers(c));
+        let changes: Vec<&Change> = covered.map(|c| faces.get(&c.path).unwrap_or(c)).collect();
         let left_out = self.left_out();
         let facing = Facing { review: self, judged, left_out };
         let all = match &mut patch {

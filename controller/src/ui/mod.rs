@@ -73,11 +73,7 @@ impl Ui {
     /// Prints a result on stdout, as it is.
     pub fn result(&self, text: impl AsRef<[u8]>) -> Result<()> {
         let mut out = std::io::stdout().lock();
-        match out.write_all(text.as_ref()).and_then(|()| out.flush()) {
-            // A reader that has seen enough (`| head`) is not a failure.
-            Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-            other => crate::error::Context::context(other, || "can't write to stdout".into()),
-        }
+        written_out(out.write_all(text.as_ref()).and_then(|()| out.flush()))
     }
 
     /// Prints a patch on stdout, made visible for a terminal; `raw` gives a reader that is no terminal the bytes.
@@ -109,12 +105,13 @@ impl Ui {
 
     /// Prints a document on stdout.
     pub fn document(&self, document: &impl Serialize) -> Result<()> {
-        let mut text =
-            crate::error::Context::context(serde_json::to_string_pretty(document), || {
-                "can't write the document".into()
-            })?;
-        text.push('\n');
-        self.result(text)
+        // As it comes: the card of a large layer is many times as long as anything else of it.
+        let mut out = std::io::BufWriter::with_capacity(64 << 10, std::io::stdout().lock());
+        let written = serde_json::to_writer_pretty(&mut out, document)
+            .map_err(std::io::Error::from)
+            .and_then(|()| out.write_all(b"\n"))
+            .and_then(|()| out.flush());
+        written_out(written)
     }
 
     /// Prints a failure on stderr.
@@ -188,5 +185,13 @@ impl<W: Write> Write for Lenient<W> {
             Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
             other => other,
         }
+    }
+}
+/// How writing to stdout went.
+fn written_out(written: std::io::Result<()>) -> Result<()> {
+    match written {
+        // A reader that has seen enough (`| head`) is not a failure.
+        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        other => crate::error::Context::context(other, || "can't write to stdout".into()),
     }
 }

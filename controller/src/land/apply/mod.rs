@@ -53,6 +53,22 @@ use std::io::{self, Read as _};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+/// Changes that land at most at once: what that takes of memory, and the journal of disk, is about 5 KB each.
+pub const MOST: usize = 200_000;
+
+/// Refuses a selection of more changes than land at once.
+pub fn refuse_too_many(id: &SessionId, count: usize) -> Result<()> {
+    if count <= MOST {
+        return Ok(());
+    }
+    Err(Failure::new(
+        Kind::Refused,
+        format!("nothing was changed: {count} changes are more than land at once ({MOST})"),
+    )
+    .hint(format!("land them in parts: landbox land {id} --apply -- PATH.."))
+    .hint("or write them as a patch: --patch FILE"))
+}
+
 /// How long a lock that others hold for a moment is waited for.
 const PATIENCE: Duration = Duration::from_millis(200);
 
@@ -221,6 +237,7 @@ fn apply_seen(
     if chosen.is_empty() {
         return Err(nothing(id));
     }
+    refuse_too_many(id, chosen.len())?;
     if found != *shown {
         return Err(Failure::new(
             Kind::Refused,

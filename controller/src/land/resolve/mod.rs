@@ -50,7 +50,7 @@ mod tests;
 
 pub use choose::{Choice, Choices, Chosen};
 pub use outcome::{Resolution, ResolvedBodies};
-pub use run::resolve;
+pub use run::{resolve, resolve_telling};
 
 use super::changeset::{Base, Change, Node};
 use super::kind::{ChangeKind, ChangeState};

@@ -26,25 +26,64 @@ pub fn resolve(
     chosen: &[&Change],
     choices: &Choices,
 ) -> Result<Resolution> {
-    let set = &view.changeset;
-    let mut run = Run {
-        view,
-        choices,
-        ground: Ground::new(view.real.as_ref(), made(set, chosen), turned(chosen)),
-        merger: Merger::new(&session.dir, set.target.as_path()),
-        gone: set.changes.iter().filter(|c| c.new.is_none()).map(|c| c.path.clone()).collect(),
-        folders: BTreeMap::new(),
-        refused: Vec::new(),
-    };
-    run.gone.extend(set.changes.iter().filter_map(|c| c.old_path.clone()));
-    run.gone.extend(set.folders.iter().filter(|f| f.make.is_none()).map(|f| f.path.clone()));
+    let mut run = Run::new(session, view, chosen, choices);
     let mut items = Vec::with_capacity(chosen.len());
     for change in chosen {
         items.push(run.one(change)?);
     }
     follow(&mut items);
-    let folders = run.folders.into_values().collect();
-    Ok(Resolution { items, folders, refused: run.refused })
+    Ok(run.resolution(items))
+}
+
+/// Like [`resolve`], but of changes over which there is nothing to decide and nothing to say, nothing is kept: that is
+/// nearly all of them, and a layer may hold a million.
+pub fn resolve_telling(
+    session: &Session,
+    view: &LayerView,
+    chosen: &[&Change],
+    choices: &Choices,
+) -> Result<Resolution> {
+    let mut run = Run::new(session, view, chosen, choices);
+    let tells = |item: &Resolved| item.state != ChangeState::Clean;
+    let mut items = Vec::new();
+    for change in chosen {
+        items.extend(Some(run.one(change)?).filter(tells));
+    }
+    // Only what is to be a folder, or was one, takes others along.
+    if items.iter().any(|i| is_dir(i.change.new.as_ref()) || is_dir(i.change.old_node())) {
+        let mut all = resolve(session, view, chosen, choices)?;
+        all.items.retain(tells);
+        return Ok(all);
+    }
+    Ok(run.resolution(items))
+}
+
+impl<'a> Run<'a> {
+    fn new(
+        session: &Session,
+        view: &'a LayerView,
+        chosen: &[&Change],
+        choices: &'a Choices,
+    ) -> Self {
+        let set = &view.changeset;
+        let mut run = Run {
+            view,
+            choices,
+            ground: Ground::new(view.real.as_ref(), made(set, chosen), turned(chosen)),
+            merger: Merger::new(&session.dir, set.target.as_path()),
+            gone: set.changes.iter().filter(|c| c.new.is_none()).map(|c| c.path.clone()).collect(),
+            folders: BTreeMap::new(),
+            refused: Vec::new(),
+        };
+        run.gone.extend(set.changes.iter().filter_map(|c| c.old_path.clone()));
+        run.gone.extend(set.folders.iter().filter(|f| f.make.is_none()).map(|f| f.path.clone()));
+        run
+    }
+
+    fn resolution(self, items: Vec<Resolved>) -> Resolution {
+        let folders = self.folders.into_values().collect();
+        Resolution { items, folders, refused: self.refused }
+    }
 }
 
 /// Folders that the chosen changes bring along.

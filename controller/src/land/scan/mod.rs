@@ -24,6 +24,22 @@ use std::collections::{BTreeMap, HashSet};
 use std::io;
 use upper::UpperFolder;
 
+/// Changes, and folders that come and go with them, of one layer that are read at most: what a card takes is about
+/// 900 bytes each.
+pub(crate) const MOST: usize = 1 << 20;
+
+/// There are more.
+#[derive(Debug)]
+pub(crate) struct TooMany;
+
+impl std::fmt::Display for TooMany {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "it holds more than {MOST} changes, which is more than can be reviewed")
+    }
+}
+
+impl std::error::Error for TooMany {}
+
 /// What a scan needs to know beside the two trees.
 #[derive(Debug)]
 pub(crate) struct Facts<'a> {
@@ -97,6 +113,7 @@ pub(crate) struct Scan<'a> {
     glance: bool,
     /// What the running session sees.
     inside: Option<&'a Inside>,
+    most: usize,
 }
 
 /// Scans a layer. The store must be saved by the caller.
@@ -106,7 +123,11 @@ pub(crate) fn scan(
     real: Option<&Tree>,
     store: &mut Store,
 ) -> io::Result<Changeset> {
-    let mut scan = Scan::new(facts, upper, real, store);
+    all(Scan::new(facts, upper, real, store))
+}
+
+fn all(mut scan: Scan<'_>) -> io::Result<Changeset> {
+    let facts = scan.facts;
     let root = scan.root()?;
     scan.todo.push(root);
     while let Some(folder) = scan.todo.pop() {
@@ -140,7 +161,8 @@ impl<'a> Scan<'a> {
         store: &'a mut Store,
     ) -> Self {
         let (todo, changes, folders) = (Vec::new(), Vec::new(), Vec::new());
-        Self { facts, upper, real, store, todo, changes, folders, glance: false, inside: None }
+        let (glance, inside, most) = (false, None, MOST);
+        Self { facts, upper, real, store, todo, changes, folders, glance, inside, most }
     }
 }
 
@@ -209,6 +231,9 @@ impl Scan<'_> {
             let (base, layer) = self.entry(&place, child, &name, entry)?;
             in_base |= base;
             in_layer |= layer;
+            if self.changes.len() + self.folders.len() > self.most {
+                return Err(io::Error::other(TooMany));
+            }
         }
         if hidden && let Some(path) = path {
             self.store.mark_complete(path);
@@ -301,5 +326,32 @@ fn block_below_unlandable(changes: &mut [Change]) {
             }
             above = path.parent();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::land::layer::{facts_of, project_of};
+    use crate::land::testing::{Fixture, World};
+
+    #[test]
+    fn a_layer_of_more_than_can_be_read_is_refused_and_one_of_just_as_many_is_not() {
+        let fixture = Fixture::new(World::UserKernel, "mkdir d; echo 1 > d/f");
+        fixture.run("rm -r d; mkdir -p new/deep; for i in 1 2 3; do echo > new/deep/$i; done");
+        let session = fixture.session();
+        let layer = project_of(&session).unwrap();
+        let upper = Tree::open(&session.upper(&layer.id)).unwrap();
+        let real = Tree::open(&fixture.project).unwrap();
+        let with = |most| {
+            let mut store = Store::open(&session.dir, &layer.id).unwrap();
+            let facts = facts_of(&session, layer, &store);
+            all(Scan { most, ..Scan::new(&facts, &upper, Some(&real), &mut store) })
+        };
+        // Three files come and one goes, and as many folders with them.
+        let found = with(7).unwrap();
+        assert_eq!((found.changes.len(), found.folders.len()), (4, 3));
+        let refused = with(4).unwrap_err();
+        assert!(refused.get_ref().unwrap().is::<TooMany>(), "{refused}");
     }
 }

@@ -72,8 +72,8 @@ impl Scan<'_> {
                 return Ok(Evaluated { base, state, real: meta });
             }
             let base = record.base.clone();
-            let stamp = record.stamp;
-            let clean = stands(&base, stamp.as_ref(), meta.as_ref(), real, name)?;
+            let stamp = record.stamp.clone();
+            let clean = stands(&base, stamp.as_deref(), meta.as_ref(), real, name)?;
             let state = if clean { ChangeState::Clean } else { ChangeState::Drifted };
             return Ok(Evaluated { base, state, real: meta });
         }
@@ -99,6 +99,7 @@ impl Scan<'_> {
             Base::Known(_) => true,
             Base::Unknown => false,
         };
+        let stamp = stamp.map(Box::new);
         let record = Record { base: base.clone(), stamp, extent, complete: false, in_layer: false };
         self.store.put(path.clone(), record);
         let state = if clean { ChangeState::Clean } else { ChangeState::Drifted };
