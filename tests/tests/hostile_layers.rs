@@ -247,8 +247,8 @@ worlds! {
         );
         place.session(["--name", "s"], ["python3", "-c", &script]).limit(300).output().ok();
         let mut run = place.landbox(["land", "s"]);
-        // Of address space, all that is mapped counted, the program itself too: about 3 KiB are used for an object.
-        let out = run.prefix("ulimit -v 300000").limit(300).output().ok();
+        // Of address space, all that is mapped counted, the program itself too: about 1 KiB is used for an object.
+        let out = run.prefix("ulimit -v 260000").limit(300).output().ok();
         let text = out.text();
         assert!(text.contains(&format!("{MANY} files")), "{}", &text[..text.len().min(2000)]);
         assert!(text.len() < 20_000, "{}", text.len());
