@@ -68,10 +68,8 @@ impl Disk {
         let folder = self.at.join("names");
         fs::create_dir_all(&folder).unwrap();
         let left = || rustix::fs::statvfs(&self.at).unwrap().f_favail;
-        let mut at = 0;
-        while left() > count && fs::File::create(folder.join(at.to_string())).is_ok() {
-            at += 1;
-        }
+        let make = |at: &u32| fs::File::create(folder.join(at.to_string())).is_ok();
+        let _made = (0..).take_while(|_| left() > count).take_while(make).count();
     }
 
     /// Makes room again.
@@ -172,8 +170,7 @@ impl Trial {
         leave: &dyn Fn(u64),
     ) {
         let before = self.tree();
-        let mut failed = 0;
-        for room in rooms {
+        for (failed, room) in rooms.into_iter().enumerate() {
             leave(room);
             let out = self.landbox(command);
             let when = format!("{command:?} with {room} left: {} {}", out.code(), out.errors());
@@ -185,7 +182,6 @@ impl Trial {
                 assert!(failed > 0, "{when}");
                 return;
             }
-            failed += 1;
             assert_eq!(out.code(), 1, "{when}");
             assert!(out.errors().contains("No space left"), "{when}");
             assert_eq!(self.tree(), before, "{when}");
