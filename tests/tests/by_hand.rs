@@ -160,6 +160,41 @@ worlds! {
         assert_eq!(long(&place), all);
     }
 
+    [user_kernel, user_fuse]
+    fn what_was_reviewed_lands_whatever_a_running_session_writes_meanwhile(world) {
+        let place = Place::new(world);
+        let script = "echo good > new; echo ready; read line; echo evil > new; echo written; read line";
+        let mut live = place.session(["--name", "s"], ["sh", "-c", script]).stdin_open().start();
+        live.expect("ready");
+        let mut terminal = place.landbox(["land", "-i", "--apply", "--yes"]).terminal(100, 40);
+        terminal.expect("Land this hunk");
+        live.write(b"go\n");
+        live.expect("written");
+        terminal.send("y\n");
+        assert_eq!(terminal.wait(), 0, "{}", terminal.shown());
+        assert_eq!(fs::read_to_string(place.project.join("new")).unwrap(), "good\n");
+        live.write(b"go\n");
+        live.wait().ok();
+        place.landbox(["land", "--apply", "--yes"]).output().ok();
+        assert_eq!(fs::read_to_string(place.project.join("new")).unwrap(), "evil\n");
+    }
+
+    [user_kernel]
+    fn what_became_another_change_while_it_was_reviewed_does_not_land(world) {
+        let place = changed(world, "echo good > new; echo also > other");
+        for (answer, goes) in [("--to-branch", "b"), ("--apply", "--yes"), ("--patch", "p")] {
+            let mut terminal = place.landbox(["land", "-i", answer, goes]).terminal(100, 40);
+            terminal.expect("(1/2) Land this hunk");
+            place.landbox(["resume", "s", "--", "sh", "-c", "date +%s%N > new"]).output().ok();
+            terminal.send("y\n");
+            terminal.expect("(2/2) Land this hunk");
+            terminal.send("q\n");
+            assert_eq!(terminal.wait(), 6, "{}", terminal.shown());
+            terminal.expect("new was changed again");
+        }
+        assert!(!place.project.join("new").exists() && !place.project.join("p").exists());
+    }
+
     [user_kernel]
     fn a_part_that_landed_can_be_undone(world) {
         let place = changed(world, TWICE);

@@ -5,6 +5,7 @@ use crate::error::{Failure, Kind, Result};
 use crate::land::card::CardChange;
 use crate::land::interactive::{Desk, Done, Key, Memory, Part, Question, edit};
 use crate::land::kind::ChangeKind;
+use crate::land::live::Picture;
 use crate::land::review::Review;
 use crate::land::select::Reviewed;
 use crate::session::store::Session;
@@ -28,8 +29,12 @@ g [N]   list all; go to number N
 Nothing is applied before the end, where what you picked is shown and asked about.
 ";
 
-/// Asks about every change that can land, and gives what was picked.
-pub(super) fn by_hand(call: &Invocation, session: &Session, review: Review) -> Result<Reviewed> {
+/// Asks about every change that can land, and gives what was picked, and of a session that runs what it was picked from.
+pub(super) fn by_hand(
+    call: &Invocation,
+    session: &Session,
+    review: Review,
+) -> Result<(Reviewed, Option<Picture>)> {
     if !call.ui.is_interactive() {
         return Err(Failure::new(Kind::Usage, "land -i needs a terminal to ask on")
             .hint("landbox land -- PATH.. chooses without asking"));
@@ -37,7 +42,7 @@ pub(super) fn by_hand(call: &Invocation, session: &Session, review: Review) -> R
     let mut desk = Desk::new(review.items()?);
     let card = review.card(session)?;
     // Whoever else looks at the session is not to wait for the owner's answers.
-    drop(review);
+    let picture = review.into_picture();
     let lines = card.changes.into_iter().map(|c| (c.path.clone(), c)).collect();
     let mut memory = Memory::open(&session.dir);
     memory.recall(&mut desk);
@@ -49,11 +54,11 @@ pub(super) fn by_hand(call: &Invocation, session: &Session, review: Review) -> R
         let what = "You have been through all of this before. Go over it again? [y/N]";
         match call.ui.ask(what) {
             Some(line) if line.trim() == "y" => desk.restart(),
-            Some(_) | None => return Ok(desk.picked()),
+            Some(_) | None => return Ok((desk.picked(), picture)),
         }
     }
     Table { call, session, lines, shown: None }.sit(&mut desk, &mut memory)?;
-    Ok(desk.picked())
+    Ok((desk.picked(), picture))
 }
 
 struct Table<'a> {

@@ -109,13 +109,13 @@ pub(super) fn land(call: &Invocation, args: LandArgs) -> Result<u8> {
         return Err(Failure::new(Kind::Nothing, format!("session {id} has nothing to land")));
     }
     if args.interactive {
-        let reviewed = super::by_hand::by_hand(call, &session, review)?;
+        let (reviewed, picture) = super::by_hand::by_hand(call, &session, review)?;
         if reviewed.paths.is_empty() {
             call.ui.status("You picked nothing; all of it stays in the session.");
             return Ok(0);
         }
         selection.reviewed = Some(std::sync::Arc::new(reviewed));
-        review = Review::of(&session, None, selection.clone())?;
+        review = Review::again(&session, picture, selection.clone())?;
     }
     if args.elsewhere.land(call, &session, &review, &accepted)? {
         return Ok(0);

@@ -41,6 +41,23 @@ impl Review {
         Self::with(session, layer, selection, live, live)
     }
 
+    /// Goes on with what was looked at before, and selects of it: of a session that runs, what it was then.
+    pub fn again(
+        session: &Session,
+        picture: Option<Picture>,
+        selection: Selection,
+    ) -> Result<Self> {
+        let live = session.is_running()?;
+        let Some(picture) = picture.filter(|_| live) else {
+            return Self::of(session, None, selection);
+        };
+        check_present(session)?;
+        let layer = project_of(session).ok_or_else(|| bare(session))?;
+        let mut view = LayerView::read(session, layer, true)?;
+        picture.onto(&mut view);
+        Self::seen(session, view, selection)
+    }
+
     fn with(
         session: &Session,
         layer: Option<&str>,
@@ -54,11 +71,15 @@ impl Review {
             None => project_of(session).ok_or_else(|| bare(session))?,
         };
         selection.all = layer.kind != LayerKind::Project;
-        let mut view = match selection.checkpoint {
+        let view = match selection.checkpoint {
             Some(number) => checkpoint::view(session, layer, number)?,
             None if consistent => live::picture(session, layer)?,
             None => LayerView::read(session, layer, live)?,
         };
+        Self::seen(session, view, selection)
+    }
+
+    fn seen(session: &Session, mut view: LayerView, selection: Selection) -> Result<Self> {
         view.narrow(&selection);
         let picked = selection.pick(&view.changeset)?;
         let digest = digest(&[&view.changeset], |c| picked.holds(c));

@@ -293,12 +293,10 @@ impl Desk {
         let mut out = Reviewed::default();
         for asked in self.questions.chunk_by(|a, b| a.item == b.item) {
             let Some(item) = asked.first().map(|q| &self.items[q.item]) else { continue };
-            let path = item.path().clone();
             if asked.iter().all(|q| q.answer == Some(Wish::Take)) {
-                out.paths.insert(path);
+                out.take(&item.change);
             } else if let Some(part) = part(item, asked) {
-                out.paths.insert(path.clone());
-                out.parts.insert(path, part);
+                out.take_part(&item.change, part);
             }
         }
         out

@@ -62,7 +62,7 @@ fn press(desk: &mut Desk, keys: &str) -> Done {
 
 fn picked(desk: &Desk) -> (Vec<String>, Reviewed) {
     let picked = desk.picked();
-    let mut paths: Vec<String> = picked.paths.iter().map(ToString::to_string).collect();
+    let mut paths: Vec<String> = picked.paths.keys().map(ToString::to_string).collect();
     paths.sort();
     (paths, picked)
 }

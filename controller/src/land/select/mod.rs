@@ -16,12 +16,14 @@ pub use parts::{Part, Reviewed};
 pub use paths::Wanted;
 
 use super::changeset::{Change, Changeset};
-use super::digest::{ancestors, paths as paths_of};
+use super::digest::{ancestors, of_change, paths as paths_of};
 use super::kind::{EntryType, Group};
 use super::resolve::Choices;
-use crate::error::Result;
+use crate::error::{Failure, Kind, Result};
+use crate::ui::text::visible_name;
+use landbox_shared::digest::Digest;
 use landbox_shared::path::RelPath;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// What the caller asked for.
@@ -75,8 +77,10 @@ impl Selection {
         self.only.map_or(usual || self.all, |only| only == group)
     }
 
-    /// Finds the changes that are meant. A path at which nothing changed is an error.
+    /// Finds the changes that are meant. A path at which nothing changed is an error, and so is a change that was picked
+    /// by hand and is another one now.
     pub fn pick(&self, set: &Changeset) -> Result<Picked> {
+        self.check_reviewed(set)?;
         let chosen = self.chosen(set)?;
         let covers = |c: &&Change| {
             (chosen.is_empty()
@@ -90,7 +94,7 @@ impl Selection {
             set.changes.iter().filter(covers).map(|c| c.path.clone()).collect();
         let mut picked = Picked { held: HashSet::new(), covered };
         let by_hand = |c: &Change| {
-            self.reviewed.as_ref().is_none_or(|reviewed| reviewed.paths.contains(&c.path))
+            self.reviewed.as_ref().is_none_or(|reviewed| reviewed.paths.contains_key(&c.path))
         };
         let wanted =
             set.changes.iter().filter(|c| self.wants(c.group) && by_hand(c) && picked.covers(c));
@@ -99,6 +103,26 @@ impl Selection {
             self.complete(set, &mut picked);
         }
         Ok(picked)
+    }
+
+    fn check_reviewed(&self, set: &Changeset) -> Result<()> {
+        let Some(reviewed) = &self.reviewed else { return Ok(()) };
+        let by_path = set.changes.iter().map(|c| (&c.path, c));
+        let now: HashMap<&RelPath, &Change> = by_path.collect();
+        let is_other = |(path, digest): &(&RelPath, &Digest)| {
+            now.get(*path).is_none_or(|change| of_change(change) != **digest)
+        };
+        match reviewed.paths.iter().filter(is_other).map(|(path, _)| path).min() {
+            None => Ok(()),
+            Some(path) => Err(Failure::new(
+                Kind::Refused,
+                format!(
+                    "{} was changed again after you had reviewed it",
+                    visible_name(path.as_bytes())
+                ),
+            )
+            .hint("the same command again asks about what is new, and remembers the rest")),
+        }
     }
 
     /// Adds what the chosen changes cannot land without.

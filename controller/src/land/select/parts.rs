@@ -2,9 +2,11 @@
 
 use crate::land::changeset::{Base, Change, Node};
 use crate::land::content;
+use crate::land::digest::of_change;
 use crate::land::rules;
+use landbox_shared::digest::Digest;
 use landbox_shared::path::RelPath;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -14,10 +16,25 @@ const STAYS: &str = "only the parts that you chose; the rest stays in the sessio
 /// What the owner has picked.
 #[derive(Debug, Default)]
 pub struct Reviewed {
-    /// The changes, by path.
-    pub paths: HashSet<RelPath>,
+    /// The changes by path, each with the digest of what was picked of it: nothing else is ever taken for it.
+    pub paths: HashMap<RelPath, Digest>,
     /// Files of which not everything was picked.
     pub parts: BTreeMap<RelPath, Part>,
+}
+
+impl Reviewed {
+    /// Picks all of a change.
+    pub fn take(&mut self, change: &Change) {
+        self.paths.insert(change.path.clone(), of_change(change));
+    }
+
+    /// Picks of a change what makes this file of it.
+    pub fn take_part(&mut self, change: &Change, part: Part) {
+        let mut narrow = change.clone();
+        part.narrow(&mut narrow);
+        self.take(&narrow);
+        self.parts.insert(change.path.clone(), part);
+    }
 }
 
 /// A file as it is to land: the base with some of what the session made of it.

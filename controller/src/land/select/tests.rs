@@ -5,12 +5,11 @@ use crate::land::apply::tests::apply_these;
 use crate::land::review::Review;
 use crate::land::testing::{Fixture, WORLDS, sh};
 
-fn part_of(path: &str, mode: u32, text: &str) -> Selection {
-    let path = RelPath::new(path).unwrap();
-    let reviewed = Reviewed {
-        paths: HashSet::from([path.clone()]),
-        parts: std::collections::BTreeMap::from([(path, Part::new(mode, text.into()))]),
-    };
+fn part_of(fixture: &Fixture, path: &str, mode: u32, text: &str) -> Selection {
+    let review = Review::of(&fixture.session(), None, Selection::default()).unwrap();
+    let mut reviewed = Reviewed::default();
+    let change = review.selected().find(|c| c.path.to_string() == path).unwrap();
+    reviewed.take_part(change, Part::new(mode, text.into()));
     Selection { reviewed: Some(Arc::new(reviewed)), ..Selection::default() }
 }
 
@@ -27,13 +26,13 @@ fn a_part_lands_and_the_rest_stays_and_lands_later() {
             apply_these(&fixture, selection, &digest).unwrap();
             (card.files, card.added, card.deleted)
         };
-        let part = part_of("f", 0o644, "one\n2\n3\n");
+        let part = part_of(&fixture, "f", 0o644, "one\n2\n3\n");
         assert_eq!(land(&part), (1, 1, 1), "{world:?}");
         assert_eq!(std::fs::read_to_string(fixture.project.join("f")).unwrap(), "one\n2\n3\n");
         let counts = fixture.session().state.changes.unwrap();
         assert_eq!((counts.files, counts.added, counts.deleted), (2, 3, 2), "{world:?}");
         fixture.give_back();
-        land(&part_of("o/a", 0o644, "x\n"));
+        land(&part_of(&fixture, "o/a", 0o644, "x\n"));
         fixture.give_back();
         // What the session sees is still all of its own.
         fixture.run("test \"$(cat f)\" = \"$(printf 'one\\n2\\nthree')\"; test \"$(cat o/a)\" = \"$(printf 'x\\ny')\"");
@@ -50,7 +49,7 @@ fn a_part_lands_and_the_rest_stays_and_lands_later() {
 fn a_part_of_what_is_no_longer_a_file_is_refused_by_the_digest() {
     let fixture = Fixture::new(WORLDS[0], "printf '1\\n2\\n' > f");
     fixture.run("printf 'one\\ntwo\\n' > f");
-    let part = part_of("f", 0o644, "one\n2\n");
+    let part = part_of(&fixture, "f", 0o644, "one\n2\n");
     let shown = Review::of(&fixture.session(), None, part.clone()).unwrap().digest;
     fixture.run("rm f; ln -s x f");
     let failure = apply_these(&fixture, &part, &shown).unwrap_err();
