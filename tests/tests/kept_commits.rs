@@ -188,6 +188,26 @@ worlds! {
     }
 
     [user_kernel]
+    fn a_pack_that_unfolds_to_more_than_fits_is_refused_unread(world) {
+        let place = repository(world, &[]);
+        // A base of 16 MiB, and a delta of a few hundred bytes that copies it two hundred times.
+        let bomb = "import hashlib, os, struct, zlib\n\
+            def head(size, kind):\n    out = [kind << 4 | size & 15]; size >>= 4\n    while size: out[-1] |= 128; out.append(size & 127); size >>= 7\n    return bytes(out)\n\
+            def number(n):\n    out = b''\n    while n > 127: out += bytes([n & 127 | 128]); n >>= 7\n    return out + bytes([n])\n\
+            base = b'x' * 0xffffff\n\
+            delta = number(len(base)) + number(len(base) * 200) + bytes([0xf0, 0xff, 0xff, 0xff]) * 200\n\
+            name = hashlib.sha1(b'blob %d\\0' % len(base) + base).digest()\n\
+            pack = b'PACK' + struct.pack('>II', 2, 2) + head(len(base), 3) + zlib.compress(base) + head(len(delta), 7) + name + zlib.compress(delta)\n\
+            os.makedirs('.git/objects/pack', exist_ok=True)\n\
+            open('.git/objects/pack/pack-' + '1' * 40 + '.pack', 'wb').write(pack + hashlib.sha1(pack).digest())\n";
+        place.write(place.outside.join("bomb.py"), bomb);
+        session(&place, &format!("{COMMITS}; python3 {}", place.outside.join("bomb.py").display()));
+        let out = place.landbox(KEEP).output().expect(6);
+        assert!(out.errors().contains("can't read a pack") && out.errors().contains("over limit"), "{}", out.errors());
+        place.landbox(["land", "--to-branch", "b"]).output().ok();
+    }
+
+    [user_kernel]
     fn commits_that_touch_hidden_paths_are_refused(world) {
         let place = repository(world, &[]);
         let secret = place.project.join("src/main.py");

@@ -3,6 +3,7 @@
 use crate::error::{Context, Failure, Kind, Result};
 use crate::land::ignore::{Owner, harmless};
 use crate::ui::text::visible;
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{Seek, Write};
@@ -81,6 +82,17 @@ pub(super) fn outcome(command: &mut Command) -> Result<Output> {
 /// Runs a command that must succeed; gives its standard output.
 pub(super) fn output(command: &mut Command, what: &str) -> Result<Vec<u8>> {
     let out = outcome(command)?;
+    if out.status.success() { Ok(out.stdout) } else { Err(failed(what, &out)) }
+}
+
+/// The same, of a command that gets no more than so many seconds of a processor, because of what it is given to work on.
+pub(super) fn bounded(command: &mut Command, seconds: u64, what: &str) -> Result<Vec<u8>> {
+    let child = command.spawn().context(|| "can't run git".into())?;
+    let limit = Rlimit { current: Some(seconds), maximum: Some(seconds) };
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    // One that has ended already needs no bound.
+    let _ = pid.map(|pid| prlimit(Some(pid), Resource::Cpu, limit));
+    let out = child.wait_with_output().context(|| "can't run git".into())?;
     if out.status.success() { Ok(out.stdout) } else { Err(failed(what, &out)) }
 }
 

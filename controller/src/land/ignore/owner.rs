@@ -27,6 +27,8 @@ pub(in crate::land) fn harmless(program: &Path, folder: &Path) -> Command {
         .arg(folder)
         .args(["--no-pager", "--no-optional-locks", "--literal-pathspecs"])
         .args(["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"])
+        // A landed folder that looks like a repository is none to us.
+        .args(["-c", "safe.bareRepository=explicit"])
         .current_dir("/")
         .env_clear()
         .envs([

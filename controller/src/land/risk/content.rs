@@ -2,7 +2,7 @@
 
 use super::{Lower, Risk, RiskKind};
 use landbox_shared::path::RelPath;
-use regex::bytes::RegexSet;
+use regex::bytes::{Regex, RegexSet};
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
@@ -67,11 +67,7 @@ const MARKS: &[&[u8]] = &[
 ];
 
 /// Judges the bytes of a file that the session wrote.
-pub(super) fn judge<'a>(
-    path: &RelPath,
-    new: &[u8],
-    old: &dyn Fn() -> Option<&'a [u8]>,
-) -> Vec<Risk> {
+pub(super) fn judge<'a>(new: &[u8], old: &dyn Fn() -> Option<&'a [u8]>) -> Vec<Risk> {
     let mut found = Vec::new();
     found.extend(secret(new, old));
     let head = &new[..new.len().min(HEAD)];
@@ -79,7 +75,6 @@ pub(super) fn judge<'a>(
         found.extend(hidden(new, old));
         found.extend(generated(new, old));
     }
-    found.extend(git_folder(path, head));
     found
 }
 
@@ -194,12 +189,31 @@ fn generated<'a>(new: &[u8], old: &dyn Fn() -> Option<&'a [u8]>) -> Option<Risk>
     marked.then(|| Risk::new(RiskKind::Generated, "it says that a program made it"))
 }
 
-/// A folder in which git finds these is a repository, with hooks and configuration, whatever its name.
-fn git_folder(path: &RelPath, head: &[u8]) -> Option<Risk> {
-    let lower = Lower::of(path);
-    let is = match lower.name() {
-        b"head" => head.starts_with(b"ref: refs/"),
-        b"config" => head.windows(6).any(|w| w.eq_ignore_ascii_case(b"[core]")),
+/// Sections of a configuration that names programs to git, or other files that do.
+static GIT_SECTIONS: LazyLock<Regex> = LazyLock::new(|| {
+    let sections = "core|include|includeif|extensions|alias|diff|difftool|merge|mergetool|filter|gpg|credential|\
+                    remote|url|uploadpack|receive|hook|pager|interactive|sequence|sendemail|submodule|tar|trailer|\
+                    browser|man|web|http|ssh|protocol|safe";
+    let shape = format!(r"(?im-u)^[ \t\x0b\x0c\r]*\[(?:{sections})(?:[\] \t.]|$)");
+    Regex::new(&shape).expect("the table is tested")
+});
+
+/// Whether git may look into a file of this name to find out about a repository.
+pub(super) fn is_of_git(path: &RelPath) -> bool {
+    matches!(Lower::of(path).name(), b"head" | b"config" | b"config.worktree")
+}
+
+/// A folder in which git finds these is a repository, with hooks and configuration, whatever its name. `bytes` are those
+/// of a file, or where a link leads.
+pub(super) fn git_folder(path: &RelPath, bytes: &[u8], link: bool) -> Option<Risk> {
+    let is_head = || {
+        let named = if link { Some(bytes) } else { bytes.strip_prefix(b"ref:") };
+        let id = bytes.len() >= 40 && bytes[..40].iter().all(u8::is_ascii_hexdigit);
+        named.is_some_and(|name| name.trim_ascii_start().starts_with(b"refs/")) || !link && id
+    };
+    let is = match Lower::of(path).name() {
+        b"head" => is_head(),
+        b"config" | b"config.worktree" => !link && GIT_SECTIONS.is_match(bytes),
         _ => false,
     };
     is.then(|| {

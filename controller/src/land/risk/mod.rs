@@ -164,6 +164,7 @@ pub fn judge_names(change: &Change, target: &AbsPath) -> Vec<Risk> {
         Some(Node::Symlink { target: to }) => {
             found.extend(link::judge(&change.path, to, target));
             found.extend(content::hidden_in_name(to));
+            found.extend(content::git_folder(&change.path, to, true));
         }
         Some(Node::File { mode, size, .. }) => {
             found.extend(modes(change, *mode));
@@ -180,15 +181,24 @@ pub fn judge_names(change: &Change, target: &AbsPath) -> Vec<Risk> {
 /// All flags of a change.
 pub fn judge(change: &Change, contents: &dyn Contents, target: &AbsPath) -> Vec<Risk> {
     let mut found = judge_names(change, target);
-    if !matches!(change.new, Some(Node::File { .. })) || !is_rewritten(change) {
+    if !matches!(change.new, Some(Node::File { .. })) {
+        return found;
+    }
+    let (rewritten, of_git) = (is_rewritten(change), content::is_of_git(&change.path));
+    // What only moved is looked at where its new place gives it a meaning.
+    if !rewritten && !of_git {
         return found;
     }
     // What can't be read can't be shown either, and a landing of it fails.
-    if let Some(new) = contents.new_bytes() {
+    let Some(new) = contents.new_bytes() else { return found };
+    if of_git {
+        found.extend(content::git_folder(&change.path, &new, false));
+    }
+    if rewritten {
         let old = std::cell::OnceCell::new();
         let old = || old.get_or_init(|| contents.old_bytes()).as_deref();
         found.extend(manifest::judge(&change.path, &new, &old));
-        found.extend(content::judge(&change.path, &new, &old));
+        found.extend(content::judge(&new, &old));
     }
     settle(found)
 }

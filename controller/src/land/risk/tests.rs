@@ -277,9 +277,33 @@ fn files_nobody_reads_are_flagged() {
 
 #[test]
 fn a_folder_that_git_would_take_for_a_repository_is_flagged() {
-    assert_eq!(added("x/HEAD", b"ref: refs/heads/main\n"), ["git"]);
-    assert_eq!(added("x/config", b"[core]\n\tfsmonitor = sh\n"), ["git"]);
-    assert_eq!(added("x/config", b"port = 1\n"), Vec::<&str>::new());
+    // Every one of these is a HEAD to git.
+    let id = [b'a'; 40];
+    for head in
+        [&b"ref: refs/heads/main\n"[..], b"ref:refs/heads/x", b"ref: \t refs/x", &id, &[b'0'; 70]]
+    {
+        assert_eq!(added("x/HEAD", head), ["git"], "{}", String::from_utf8_lossy(head));
+    }
+    assert_eq!(link("x/HEAD", b"refs/heads/main"), ["git"]);
+    assert_eq!(added("x/HEAD", b"heads up\n"), Vec::<&str>::new());
+    let padded = [&b"#\n".repeat(6000)[..], b"[include]path=x\n"].concat();
+    for text in [
+        &b"[core]\n\tfsmonitor = sh\n"[..],
+        b" [diff \"x\"] command = sh\n",
+        b"[ALIAS]\nst=!sh\n",
+        b"[filter.x]\n",
+        &padded,
+    ] {
+        assert_eq!(added("x/config", text), ["git"], "{}", String::from_utf8_lossy(text));
+        assert_eq!(edited("x/config.worktree", b"[user]\n", text), ["git"]);
+    }
+    for text in [&b"port = 1\n"[..], b"[default]\nregion = x\n", b"x = [core]\n"] {
+        assert_eq!(added("x/config", text), Vec::<&str>::new());
+    }
+    let text = b"ref: refs/heads/main\n";
+    let mut moved = change("x/HEAD", Some(file(0o644, text)), Some(file(0o644, text)));
+    (moved.kind, moved.old_path) = (ChangeKind::Renamed, RelPath::new("head.txt").ok());
+    assert_eq!(kinds(&moved, text, Some(text)), ["git"]);
 }
 
 #[test]

@@ -1,15 +1,17 @@
 //! Asking git about objects, one after the other, without a process for each.
 
+use super::layer::{OBJECT, refused};
 use super::object::Kind;
 use crate::error::{Context, Failure, Kind as FailureKind, Result};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// Largest object that is read.
-const OBJECT: u64 = 128 << 20;
+/// Most bytes that are read by one. A few objects can stand in a great many places, and are read for each.
+const ALL: u64 = 16 << 30;
 
 /// A `git cat-file` that answers. It ends with this.
 pub(super) struct Batch {
+    left: u64,
     child: Child,
     to: ChildStdin,
     from: BufReader<ChildStdout>,
@@ -25,7 +27,7 @@ impl Batch {
         command.args(["cat-file", mode]).stdin(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().context(what)?;
         match (child.stdin.take(), child.stdout.take()) {
-            (Some(to), Some(from)) => Ok(Self { child, to, from: BufReader::new(from) }),
+            (Some(to), Some(from)) => Ok(Self { left: ALL, child, to, from: BufReader::new(from) }),
             _ => Err(Failure::new(FailureKind::Failed, what())),
         }
     }
@@ -56,8 +58,9 @@ impl Batch {
     pub(super) fn content(&mut self, id: &str) -> Result<Option<(Kind, Vec<u8>)>> {
         let Some((kind, size)) = self.check(id)? else { return Ok(None) };
         if size > OBJECT {
-            return Err(super::layer::refused(&format!("its object {id} is too large")));
+            return Err(refused(&format!("its object {id} is too large")));
         }
+        self.spend(size)?;
         let mut bytes = Vec::new();
         (&mut self.from).take(size).read_to_end(&mut bytes).context(what)?;
         self.from.read_exact(&mut [0]).context(what)?;
@@ -69,12 +72,18 @@ impl Batch {
     /// The first `most` bytes of an object, with its size, where content is given.
     pub(super) fn start_of(&mut self, id: &str, most: u64) -> Result<Option<(u64, Vec<u8>)>> {
         let Some((_, size)) = self.check(id)? else { return Ok(None) };
+        self.spend(size)?;
         let mut bytes = Vec::new();
         (&mut self.from).take(size.min(most)).read_to_end(&mut bytes).context(what)?;
         let rest = size.saturating_sub(most);
         std::io::copy(&mut (&mut self.from).take(rest), &mut std::io::sink()).context(what)?;
         self.from.read_exact(&mut [0]).context(what)?;
         Ok(Some((size, bytes)))
+    }
+
+    fn spend(&mut self, size: u64) -> Result<()> {
+        self.left = self.left.checked_sub(size).ok_or_else(|| refused("they hold too much"))?;
+        Ok(())
     }
 }
 

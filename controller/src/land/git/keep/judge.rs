@@ -18,6 +18,8 @@ use std::collections::BTreeMap;
 
 /// Most changed paths of one commit. A tree of few objects can stand for more paths than anybody can hold.
 const PATHS: usize = 100_000;
+/// Most of all of them, each counted against each of its commit's parents.
+const ALL_PATHS: usize = 1_000_000;
 
 /// What commits are held to.
 pub(in crate::land::git) struct Bounds<'a> {
@@ -34,6 +36,7 @@ pub(super) struct Judge<'a> {
     bounds: &'a Bounds<'a>,
     objects: Batch,
     layer: LayerId,
+    looked_at: usize,
 }
 
 /// What deserves a second look, each with its reason.
@@ -46,7 +49,7 @@ impl<'a> Judge<'a> {
     /// One whose objects are those of the workshop.
     pub(super) fn new(bounds: &'a Bounds<'a>, workshop: &Workshop) -> Result<Self> {
         let objects = Batch::start(workshop.command(), "--batch")?;
-        Ok(Self { bounds, objects, layer: bounds.layer.clone() })
+        Ok(Self { bounds, objects, layer: bounds.layer.clone(), looked_at: 0 })
     }
 
     /// The tree of a commit.
@@ -83,8 +86,12 @@ impl<'a> Judge<'a> {
                     continue;
                 }
                 count += 1;
+                self.looked_at += 1;
                 if count > PATHS {
                     return Err(refused("one of them changes more paths than can be looked at"));
+                }
+                if self.looked_at > ALL_PATHS {
+                    return Err(refused("they change more paths than can be looked at"));
                 }
                 let path = [folder.as_slice(), &name].concat();
                 let tree = |entry: &Option<TreeEntry>| {

@@ -16,7 +16,7 @@ use std::path::Path;
 /// Largest file of refs that is read.
 const REFS: u64 = 16 << 20;
 /// Largest object that is kept.
-const OBJECT: u64 = 128 << 20;
+pub(super) const OBJECT: u64 = 128 << 20;
 /// Longest way from ref to ref.
 const LINKS: usize = 5;
 

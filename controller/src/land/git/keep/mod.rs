@@ -15,19 +15,21 @@ mod walk;
 
 pub(super) use judge::Bounds;
 
-use super::run::{feed, output};
+use super::run::{bounded, feed};
 use super::workshop::Workshop;
 use crate::error::{Context, Result};
 use crate::land::risk::Risk;
 use crate::land::risk::consent::Passing;
 use crate::session::store::Session;
 use judge::{Judge, Risks};
-use layer::{SessionRepo, refused};
+use layer::{OBJECT, SessionRepo, refused};
 use std::collections::{BTreeSet, HashMap};
 use std::process::Stdio;
 
 /// Most bytes of packs that are looked at.
 const PACKS: u64 = 1 << 30;
+/// Seconds of work that one of them is worth.
+const INDEX: u64 = 120;
 
 /// The session's commits, written anew in the workshop.
 pub(super) struct Kept {
@@ -64,13 +66,15 @@ pub(super) fn keep(
             return Err(refused("its packs are too large"));
         }
         let mut index = workshop.command();
-        index.args([
+        // A few bytes of a delta can stand for as many as they like.
+        index.env("GIT_ALLOC_LIMIT", (OBJECT + (1 << 20)).to_string()).args([
             "index-pack",
             "--stdin",
+            "--threads=1",
             "--fsck-objects",
             &format!("--max-input-size={PACKS}"),
         ]);
-        let said = output(index.stdin(Stdio::from(pack)), "can't read a pack");
+        let said = bounded(index.stdin(Stdio::from(pack)), INDEX, "can't read a pack");
         said.map_err(|failure| refused(&failure.message))?;
     }
     let found = walk::walk(&theirs, repo, workshop, &tip)?;
