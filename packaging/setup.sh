@@ -70,7 +70,7 @@ cargo_is_new_enough() {
 # session starts both, and finding and relocating shared ones is a good part of that. Debian has no static libmnl, so there
 # the helper shares that and the C library (a third of a millisecond a start); libnftnl is linked in.
 build_release() {
-  local manifest=$1/Cargo.toml links=$(realpath "$1")/target/links static=() helper=() nftnl
+  local manifest=$1/Cargo.toml links=$(realpath "$1")/target/links static=() helper=() nftnl unwinder
   links_static && static=(-C target-feature=+crt-static)
   nftnl=$(gcc -print-file-name=libnftnl.a)
   # libnftnl leans on libmnl, which a shared one names itself and an archive does not. Last, for linkers that go by order.
@@ -79,6 +79,10 @@ build_release() {
   elif [ -f "$nftnl" ]; then
     mkdir -p "$links"
     ln -sf "$nftnl" "$links/libnftnl.a"
+    # So is what the standard library wants of the C compiler, where that brings it as an archive.
+    unwinder=$(gcc -print-file-name=libgcc_eh.a)
+    rm -f "$links/libgcc_s.a"
+    [ -f "$unwinder" ] && ln -s "$unwinder" "$links/libgcc_s.a"
     LIBNFTNL_LIB_DIR=$(realpath "$links") && export LIBNFTNL_LIB_DIR
     helper=(-C link-arg=-lmnl)
   fi

@@ -64,7 +64,13 @@ pub fn init(arch: Arch) -> Result<Vec<Program>, Error> {
 /// These calls and what every keeper needs pass; any other, and a foreign architecture, ends the process.
 fn only(needed: &[Needed], arch: Arch) -> Result<Vec<Program>, Error> {
     let numbers = needed.iter().chain(table::KEEPERS).filter_map(|call| call.on(arch));
-    let rules = numbers.map(|number| (i64::from(number), Vec::new())).collect();
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
+        numbers.map(|number| (i64::from(number), Vec::new())).collect();
+    let prctl = needed.iter().filter(|call| call.call == "prctl");
+    for call in prctl.filter_map(|call| call.on(arch)) {
+        let death = libc::PR_SET_PDEATHSIG.unsigned_abs();
+        rules.insert(i64::from(call), vec![all_of(0, SeccompCmpOp::Eq, &[death])?]);
+    }
     program(rules, SeccompAction::KillProcess, SeccompAction::Allow, arch).map(|one| vec![one])
 }
 
@@ -73,12 +79,13 @@ fn compile(rules: &[Rule], arch: Arch) -> Result<Vec<Program>, Error> {
     for rule in rules {
         by_errno.entry(rule.errno).or_default().push(rule);
     }
-    let mut programs = match arch {
-        Arch::X86_64 => vec![x32_refused()],
-        Arch::Aarch64 => Vec::new(),
-    };
+    let mut programs = Vec::new();
     for (errno, rules) in by_errno {
         programs.push(one_answer(&rules, errno, arch)?);
+    }
+    match arch {
+        Arch::X86_64 => programs.first_mut().map_or((), refuse_x32),
+        Arch::Aarch64 => {}
     }
     Ok(programs)
 }
@@ -135,18 +142,20 @@ fn program(
     Ok(program.iter().map(own).collect())
 }
 
-/// The four instructions seccompiler can't say: a call number with the x32 bit answers ENOSYS. It looks at no
-/// architecture: the other programs end a foreign one, and the strictest answer counts.
-fn x32_refused() -> Program {
+/// Adds the three instructions seccompiler can't say: a call number with the x32 bit answers ENOSYS. They come behind its
+/// look at the architecture, which ends a foreign one: the first return. (A program of its own would cost each start as
+/// much as all the rules.)
+fn refuse_x32(program: &mut Program) {
     use libc::{BPF_ABS, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W};
     let statement = |code: u32, k| sock_filter { code: op(code), jt: 0, jf: 0, k };
-    vec![
+    let at = program.iter().position(|i| i.code == op(BPF_RET | BPF_K)).map_or(0, |at| at + 1);
+    let refuse = [
         // Offset 0 of seccomp_data is the call number.
         statement(BPF_LD | BPF_W | BPF_ABS, 0),
         sock_filter { code: op(BPF_JMP | BPF_JSET | BPF_K), jt: 0, jf: 1, k: table::X32_BIT },
         statement(BPF_RET | BPF_K, libc::SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs()),
-        statement(BPF_RET | BPF_K, libc::SECCOMP_RET_ALLOW),
-    ]
+    ];
+    program.splice(at..at, refuse);
 }
 
 /// libc types the instruction codes wider than the field that carries them.

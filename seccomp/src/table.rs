@@ -207,13 +207,13 @@ pub const MONITOR: &[Needed] = &[
     needed(332, 291, "statx", "the standard library asks for a file's size before it reads it"),
     needed(5, 80, "fstat", "the same, in older versions"),
     needed(424, 424, "pidfd_send_signal", "ending init and the daemons"),
-    needed(318, 278, "getrandom", "seeds of hash tables"),
     needed(
-        228,
-        113,
-        "clock_gettime",
-        "how long ago the network counters were read, where the kernel shares no clock",
+        157,
+        167,
+        "prctl",
+        "outliving the controller while the kernel undoes the mounts: its own death signal alone",
     ),
+    needed(318, 278, "getrandom", "seeds of hash tables"),
     needed(228, 113, "clock_gettime", "when the counts are due, where the kernel shares no clock"),
 ];
 

@@ -101,6 +101,31 @@ enum Command {
     Util(util::UtilArgs),
 }
 
+/// The command with `run` alone. Every start of a session would else pay for the arguments of all others.
+#[derive(Debug, Parser)]
+#[command(name = "landbox", version, max_term_width = 100)]
+struct Starting {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Started,
+}
+
+#[derive(Debug, Subcommand)]
+enum Started {
+    Run(run::RunArgs),
+}
+
+/// What was typed. What is not a plain `run`, and every mistake, is for the whole definition.
+fn parse() -> Result<Cli, clap::Error> {
+    if names_a_run(std::env::args_os().skip(1))
+        && let Ok(Starting { global, command: Started::Run(args) }) = Starting::try_parse()
+    {
+        return Ok(Cli { global, command: Command::Run(args) });
+    }
+    Cli::try_parse()
+}
+
 /// What every command is given.
 #[derive(Debug)]
 pub struct Invocation {
@@ -173,7 +198,7 @@ fn usage(error: &clap::Error) -> Failure {
 
 /// Runs the command that was typed and gives its exit code.
 pub fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match parse() {
         Ok(cli) => cli,
         Err(error) => {
             // 125 where Landbox itself failed on the way to a CLI; clap prints help and version through here too.

@@ -28,6 +28,7 @@ use crate::error::{Context, Failure, Kind as FailureKind, Result};
 use crate::session::store::{StateDir, show};
 use landbox_shared::path::AbsPath;
 use rustix::process::DumpableBehavior;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// The folder that holds Landbox's own things inside a session.
@@ -187,8 +188,12 @@ fn parse_version(release: &str) -> (u32, u32) {
     (next(), next())
 }
 
+/// Reads a file of `/proc`, which says no size: at once, where it is no larger than usual.
 fn read(path: &str) -> Result<Vec<u8>> {
-    std::fs::read(path).context(|| format!("can't read {path}"))
+    let mut bytes = Vec::with_capacity(16 << 10);
+    let read = std::fs::File::open(path).and_then(|mut file| file.read_to_end(&mut bytes));
+    read.context(|| format!("can't read {path}"))?;
+    Ok(bytes)
 }
 
 fn canonical(files: &Files, path: &Path, what: &str) -> Result<AbsPath> {

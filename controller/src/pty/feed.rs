@@ -9,6 +9,9 @@ use std::sync::Arc;
 /// Bytes taken at once. A pseudo-terminal hands out at most a page at a time: several are gathered before one write.
 const BUFFER: usize = 64 << 10;
 
+/// Bytes taken first: many a session never has input, and memory that is touched for nothing costs its start.
+const FIRST: usize = 4 << 10;
+
 /// One end of a way.
 #[derive(Clone, Debug)]
 pub(super) enum Side {
@@ -32,7 +35,7 @@ impl AsFd for Side {
 pub(super) struct Feed {
     from: Side,
     to: Option<Side>,
-    buffer: Box<[u8]>,
+    buffer: Vec<u8>,
     start: usize,
     end: usize,
     ended: bool,
@@ -42,11 +45,10 @@ pub(super) struct Feed {
 
 impl Feed {
     pub(super) fn new(from: Side, to: Side) -> Self {
-        let buffer = vec![0; BUFFER].into_boxed_slice();
         Self {
             from,
             to: Some(to),
-            buffer,
+            buffer: Vec::new(),
             start: 0,
             end: 0,
             ended: false,
@@ -97,6 +99,10 @@ impl Feed {
     }
 
     fn fill(&mut self) {
+        let larger = if self.buffer.is_empty() { FIRST } else { BUFFER };
+        if self.end == self.buffer.len() {
+            self.buffer.resize(larger, 0);
+        }
         (self.start, self.end) = (0, 0);
         // A descriptor of the caller's may block: one read is what its readiness allows.
         let once = matches!(self.from, Side::Caller(_));
