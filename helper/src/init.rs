@@ -19,6 +19,7 @@ use landbox_shared::evidence::{Evidence, NetworkRecord};
 use landbox_shared::idmap::{IdMaps, Worlds};
 use landbox_shared::plan::Plan;
 use landbox_shared::policy::Network;
+use landbox_shared::procfs;
 use nix::errno::Errno;
 use nix::mount::MsFlags;
 use nix::sched::CloneFlags;
@@ -122,9 +123,9 @@ fn number(task: &Child) -> Result<Pid, Failure> {
     const STAGE: Stage = Stage::Namespaces;
     let path = format!("/proc/self/fdinfo/{}", task.pidfd.as_raw_fd());
     let text = fs::read_to_string(&path).at(STAGE, &path, "reading the task's number")?;
-    let number = text.lines().find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok());
-    let number = number.filter(|number| *number > 0);
-    number.map(Pid::from_raw).ok_or_else(|| refused_at(STAGE, &path, "no number there"))
+    procfs::number(&text)
+        .map(Pid::from_raw)
+        .ok_or_else(|| refused_at(STAGE, &path, "no number there"))
 }
 
 impl Isolated {

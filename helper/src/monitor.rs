@@ -22,6 +22,9 @@ use std::os::fd::{AsFd, OwnedFd};
 /// host's next file would show.
 const LOOK_AGAIN: u8 = 50;
 
+/// How long the controller may take to hand over what it would wait for when it closed it, in milliseconds.
+const LINGER: u16 = 1000;
+
 /// Whether a session goes on. It breaks with what is to be told, or with nothing where there is nobody to tell, or what
 /// they said was out of order.
 type Turn = ControlFlow<Option<Event>>;
@@ -79,28 +82,27 @@ pub(crate) fn stay(isolated: Isolated, events: &Events) {
             Err(failure) => break Some(Event::Failed(failure)),
         }
     };
+    let by_itself = matches!(end, Some(Event::Exited(_) | Event::ExecFailed { .. }));
+    // Init says so only when it is the last process: all is written, unless a daemon holds it back. The kernel takes a
+    // millisecond to undo the mounts; that time is ours, and the session's lock says that it is not over. The controller
+    // may go meanwhile.
+    let early = matches!(end, Some(Event::Exited(_)))
+        && monitor.daemons.is_empty()
+        && prctl::set_pdeathsig(None).is_ok()
+        && monitor.tell(end.as_ref());
     // The list of mounts holds the task's, which take a while to undo: begin while init is on its way.
     monitor.watch = None;
-    let by_itself = matches!(end, Some(Event::Exited(_) | Event::ExecFailed { .. }));
-    if by_itself {
-        // Init is on its way: this is the last it says.
-        ns::reap(&monitor.init);
-    } else {
-        ns::end(&monitor.init);
-    }
+    ns::end(&monitor.init);
     // The layers' last user is gone, and the kernel has handed the daemons every write when the file was closed.
     monitor.daemons.iter().for_each(|daemon| daemon.running.end());
-    // The task is gone: what it did last is counted now.
-    if let Some(recorder) = monitor.recorder.as_mut().filter(|_| monitor.phase == Phase::Running) {
-        // The session is over whether or not this can be told.
-        let _ = recorder.tell(events);
-    }
     // After the task, so that nothing ever left another way; with the recorder the rules go.
     let link = monitor.link.take().map(Link::close);
     drop(lock);
-    if let Some(event) = end {
-        // A controller that is gone can't be told.
-        let _ = events.send(Stage::Watch, &event, &[]);
+    if early {
+        // What the controller hands over here is closed with this process: it need not wait for that.
+        let _ = poll(&mut [PollFd::new(events.as_fd(), PollFlags::POLLIN)], LINGER);
+    } else {
+        monitor.tell(end.as_ref());
     }
     // After an ordinary end the controller would wait for us, and so the caller: for nothing but the interface.
     link.iter().filter(|_| !by_itself).for_each(|link| link.end());
@@ -188,6 +190,16 @@ impl Monitor<'_> {
             Some(_) => Err(refused(Stage::Watch, "init spoke out of turn")),
             None => Err(refused(Stage::Watch, "init was killed")),
         }
+    }
+
+    /// Tells what the task did last, once it is gone, and the end. Says whether that was heard.
+    fn tell(&mut self, end: Option<&Event>) -> bool {
+        if let Some(recorder) = self.recorder.as_mut().filter(|_| self.phase == Phase::Running) {
+            // The session is over whether or not this can be told.
+            let _ = recorder.tell(self.events);
+        }
+        // A controller that is gone can't be told.
+        end.is_some_and(|event| self.events.send(Stage::Watch, event, &[]).is_ok())
     }
 
     /// Where a layer failed because its daemon ended, the daemon's own words say more.

@@ -127,12 +127,7 @@ pub(crate) fn let_go_of_stdio(null: &File) -> Result<(), Failure> {
 pub(crate) fn end(init: &Child) {
     // Neither can fail in a way that could be helped: a signal to our own child, and waiting for it.
     let _ = process::signal(&init.pidfd, nix::sys::signal::Signal::SIGKILL);
-    reap(init);
-}
-
-/// Waits until a child is gone.
-pub(crate) fn reap(child: &Child) {
-    while nix::sys::wait::waitpid(child.pid, None) == Err(Errno::EINTR) {}
+    while nix::sys::wait::waitpid(init.pid, None) == Err(Errno::EINTR) {}
 }
 
 fn no_namespace(errno: Errno) -> Failure {

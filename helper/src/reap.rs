@@ -12,6 +12,7 @@ use nix::sys::signal::Signal::{
 };
 use nix::sys::signal::{SigSet, kill, killpg};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -77,6 +78,7 @@ impl Crew {
             if ready(0) {
                 forward(signals, *task).stage(STAGE, "passing a signal on")?;
                 if let Some(status) = reap(*task).stage(STAGE, "reaping")? {
+                    clear();
                     return Ok(Event::Exited(status));
                 }
             }
@@ -115,5 +117,16 @@ fn reap(task: Pid) -> nix::Result<Option<Status>> {
             Ok(Some(_)) | Err(Errno::EINTR) => {}
             Err(errno) => return Err(errno),
         }
+    }
+}
+
+/// Kills whatever the task has left and waits until it is gone, with all it wrote handed to its files. Every process of the
+/// session descends from this one, so the proof is that it has no child.
+fn clear() {
+    while waitpid(None, Some(WaitPidFlag::WNOHANG)) != Err(Errno::ECHILD) {
+        // One that is just ending takes its signal along.
+        let _ = kill(Pid::from_raw(-1), Signal::SIGKILL);
+        // nix's form fails for real-time signals: all the same.
+        let _ = waitpid(None, None);
     }
 }

@@ -44,6 +44,17 @@ pub enum Status {
     Signal(u8),
 }
 
+impl Status {
+    /// As wait(2) tells an end: a signal in the low seven bits, or a code above.
+    pub fn from_wait(status: i32) -> Self {
+        let [low, code, ..] = status.to_le_bytes();
+        match low & 0x7f {
+            0 => Self::Code(code),
+            signal => Self::Signal(signal),
+        }
+    }
+}
+
 /// A step that failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
@@ -116,5 +127,20 @@ impl fmt::Display for Stage {
             Self::Release => "release",
             Self::Watch => "watch",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_is_a_code_or_a_signal() {
+        assert_eq!(Status::from_wait(0), Status::Code(0));
+        assert_eq!(Status::from_wait(0x7d00), Status::Code(125));
+        assert_eq!(Status::from_wait(9), Status::Signal(9));
+        // With a core, and a real-time one.
+        assert_eq!(Status::from_wait(0x8b), Status::Signal(11));
+        assert_eq!(Status::from_wait(40), Status::Signal(40));
     }
 }

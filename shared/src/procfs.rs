@@ -18,6 +18,12 @@ pub fn identity_over(map: &str) -> Option<String> {
         .collect()
 }
 
+/// The number of the process behind a pidfd, from its `fdinfo`; none where it has ended or can't be seen.
+pub fn number(fdinfo: &str) -> Option<i32> {
+    let number = fdinfo.lines().find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok());
+    number.filter(|number| *number > 0)
+}
+
 /// Reads `/proc/sys/kernel/random/boot_id`.
 pub fn boot_id(text: &str) -> Option<[u8; 16]> {
     let digits = text.trim_end().replace('-', "");
@@ -55,6 +61,14 @@ mod tests {
         assert!(is_initial_map("         0          0 4294967295\n"));
         for other in ["0 1000 1\n", "0 0 65536\n", "0 0 4294967295\n1 1 1\n", "", "0 0 x"] {
             assert!(!is_initial_map(other), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn only_a_living_process_of_ours_has_a_number() {
+        assert_eq!(number("pos:\t0\nPid:\t4711\nNSpid:\t4711\t2\n"), Some(4711));
+        for none in ["Pid:\t-1\n", "Pid:\t0\n", "NSpid:\t7\n", "Pid:\tx\n", ""] {
+            assert_eq!(number(none), None);
         }
     }
 

@@ -162,6 +162,71 @@ worlds! {
         place.session(["--name", "s"], ["true"]).output().ok();
     }
 
+    [user_kernel, user_fuse, root_kernel]
+    fn when_the_command_s_status_is_known_nothing_of_the_session_writes_any_more(world) {
+        let place = Place::new(world);
+        for n in 0..10 {
+            let script = format!("for i in 1 2 3; do setsid sh -c 'while :; do echo x >> f{n}; done' & done; \
+                                  while ! test -s f{n}; do sleep 0.01; done; exit 7");
+            place.session(["--name", &format!("s{n}")], ["sh", "-c", &script]).output().expect(7);
+            let session = place.sessions().into_iter().find(|s| s.join(format!("layers/project/upper/f{n}")).exists());
+            let file = session.unwrap().join(format!("layers/project/upper/f{n}"));
+            let size = std::fs::metadata(&file).unwrap().len();
+            std::thread::sleep(Duration::from_millis(30));
+            assert_eq!(std::fs::metadata(&file).unwrap().len(), size);
+        }
+    }
+
+    [user_kernel, user_fuse, root_kernel]
+    fn a_session_is_taken_up_again_the_moment_it_has_ended(world) {
+        let place = Place::new(world);
+        place.session(["--name", "s"], ["sh", "-c", "echo 0 > log"]).output().ok();
+        let rounds = if world.overlay_name() == "fuse" { 10 } else { 50 };
+        for n in 1..=rounds {
+            let line = format!("echo {n} >> log; wc -l < log");
+            let out = place.landbox(["resume", "s", "--", "sh", "-c", &line]).output().ok();
+            assert_eq!(out.text().trim(), (n + 1).to_string());
+        }
+        assert_eq!(place.json(["show"])["state"], Value::from("exited"));
+        place.landbox(["land", "s", "--apply", "--yes"]).output().ok();
+        assert_eq!(std::fs::read_to_string(place.project.join("log")).unwrap().lines().count(), rounds + 1);
+    }
+
+    [user_kernel, user_fuse, root_kernel]
+    fn a_session_can_be_thrown_away_and_collected_the_moment_it_has_ended(world) {
+        let place = Place::new(world);
+        for _ in 0..15 {
+            place.session(["--name", "s"], ["sh", "-c", "echo kept > kept.txt; rm -r src"]).output().ok();
+            place.landbox(["discard", "s", "--yes"]).output().ok();
+            place.landbox(["gc"]).output().ok();
+            assert_eq!(place.sessions(), Vec::<std::path::PathBuf>::new());
+        }
+    }
+
+    [user_kernel, root_kernel]
+    fn the_session_s_lock_is_held_until_its_mounts_are_gone(world) {
+        let place = Place::new(world);
+        for _ in 0..15 {
+            let mut live = place.session(["--name", "s"], ["sh", "-c", "echo ready; read go; echo kept > kept.txt"]).stdin_open().start();
+            live.expect("ready");
+            let tree = procs::descendants(live.pid());
+            let of = |parent: i32| tree.iter().filter(move |p| p.parent == parent);
+            let monitor = of(live.pid()).next().unwrap();
+            // The last process with the session's mounts: it ends when they are undone.
+            let init = of(monitor.pid).next().unwrap();
+            live.write(b"\n");
+            live.wait().ok();
+            let lock = std::fs::File::open(place.sessions()[0].join("lock")).unwrap();
+            lock.lock().unwrap();
+            assert!(!init.alive());
+            drop(lock);
+            procs::gone(&tree, 5);
+            assert_eq!(place.changes(), [("kept.txt".to_owned(), "added".to_owned())]);
+            place.landbox(["discard", "s", "--yes"]).output().ok();
+            place.landbox(["gc"]).output().ok();
+        }
+    }
+
     [user_kernel, user_fuse]
     fn two_sessions_on_one_project_see_nothing_of_each_other(world) {
         let place = Place::new(world);

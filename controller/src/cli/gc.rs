@@ -129,7 +129,7 @@ pub(super) fn gc(call: &Invocation, args: GcArgs) -> Result<u8> {
         let bytes = disk_usage(&session.dir);
         if !args.dry_run {
             // Proof of death: nobody attends it, and the lock that its helper would hold is ours.
-            let (Some(_attendance), Some(_lock)) = (session.attend()?, session.try_lock()?) else {
+            let Some(_stopped) = apply::try_stop(&session)? else {
                 report.kept += 1;
                 continue;
             };

@@ -1,6 +1,6 @@
 //! `landbox resume`.
 
-use super::start::Starter;
+use super::start::{self, Starter};
 use super::{Invocation, run, show};
 use crate::error::{Failure, Kind, Result};
 use crate::host::{Facts, Fuse, UpperSupport, helper};
@@ -51,7 +51,7 @@ pub(super) fn resume(call: &Invocation, args: ResumeArgs) -> Result<u8> {
     // What landed while the session ran lies in its layer still, and would hide what its owner makes of it.
     crate::land::forget_landed(&starter.state, &session);
     crate::land::forget_origins(&session);
-    let begun = starter.begin()?;
+    let begun = start::begin()?;
     match starter.launch(&mut session, &command, args.report.as_deref(), begun) {
         Ok(code) => Ok(code),
         Err(unstarted) => {

@@ -1,7 +1,7 @@
 //! `landbox run`.
 
 use super::outcome::Unstarted;
-use super::start::Starter;
+use super::start::{self, Begun, Starter};
 use super::{Invocation, bare, show};
 use crate::config::{self, Config, NetworkChoice, OverlayChoice};
 use crate::error::{Failure, Kind, Result};
@@ -21,6 +21,7 @@ use landbox_shared::policy::{Backend, Network, Policy};
 use landbox_shared::wire;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 #[derive(Debug, Args)]
 #[command(override_usage = "landbox run [OPTIONS] [--] [CMD [ARG]...]")]
@@ -78,6 +79,25 @@ pub(super) fn run(call: &Invocation, args: RunArgs) -> Result<u8> {
     if config.packaged_helper {
         helper::require_packaged(config.sandbox)?;
     }
+    // Where that fails it is tried again, and said, when its turn has come.
+    let mut early = if config.sandbox { start::begin().ok() } else { None };
+    let result = run_configured(call, config, flags, args.name, args.report.as_deref(), &mut early);
+    if let Some(begun) = early {
+        begun.abandon();
+    }
+    result
+}
+
+/// Makes the session and sees it through. `early` is the helper, which gets ready meanwhile.
+fn run_configured(
+    call: &Invocation,
+    config: Config,
+    flags: Flags,
+    name: Option<String>,
+    report: Option<&Path>,
+    early: &mut Option<Begun>,
+) -> Result<u8> {
+    let env = |name: &str| std::env::var_os(name);
     let probe = match policy::network::choice(&config, &flags) {
         NetworkChoice::Policy(..) => Some(Probe::start()),
         NetworkChoice::Host | NetworkChoice::None => None,
@@ -85,7 +105,7 @@ pub(super) fn run(call: &Invocation, args: RunArgs) -> Result<u8> {
     let facts = Facts::gather()?;
     let state = StateDir::open(facts.state_dir.as_path())?;
     if !config.sandbox {
-        return bare::run(call, &config, &flags, &facts, &state, args.name, args.report.as_deref());
+        return bare::run(call, &config, &flags, &facts, &state, name, report);
     }
     let Resolved { policy, warnings } = policy::resolve(&config, &flags, &facts, env)?;
     admit(&policy, probe)?;
@@ -99,11 +119,10 @@ pub(super) fn run(call: &Invocation, args: RunArgs) -> Result<u8> {
     for warning in &warnings {
         starter.warn(warning);
     }
-    let mut snapshot = freeze(&config, args.name, policy, true)?;
-    let report = args.report.as_deref();
+    let mut snapshot = freeze(&config, name, policy, true)?;
     let mut may_repeat = true;
     loop {
-        let begun = starter.begin()?;
+        let begun = early.take().map_or_else(start::begin, Ok)?;
         let (mut session, attendance) = match create(&starter.state, snapshot.clone()) {
             Ok(made) => made,
             Err(failure) => {

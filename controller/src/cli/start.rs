@@ -6,12 +6,12 @@ use crate::credentials::Keeper;
 use crate::error::{Context, Failure, Result};
 use crate::host::{self, Facts, LaunchView, helper};
 use crate::land;
-use crate::land::watch::Watcher;
+use crate::land::watch::{self, Watcher};
 use crate::launch::{self, Helper, Launched, Refusal};
 use crate::overlay::prepare;
 use crate::plan;
 use crate::pty::signals::Signals;
-use crate::pty::{self, Made, Relayed, Stdio, Terminal};
+use crate::pty::{self, Beside, Made, Relayed, Stdio, Terminal};
 use crate::seal::Key;
 use crate::session;
 use crate::session::document::{Document, Findings};
@@ -27,7 +27,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// What every launch of this process needs.
 #[derive(Debug)]
@@ -37,7 +37,6 @@ pub(super) struct Starter<'a> {
     pub(super) state: StateDir,
     signals: Signals,
     key: Key,
-    helper: PathBuf,
     warned: RefCell<BTreeSet<String>>,
 }
 
@@ -45,9 +44,8 @@ impl<'a> Starter<'a> {
     /// Gathers it. Signals are caught from here on, so that nothing half made is left behind.
     pub(super) fn new(call: &'a Invocation, facts: Facts, state: StateDir) -> Result<Self> {
         let key = Key::load(facts.key_dir.as_path())?;
-        let helper = helper::find()?.path;
         let signals = Signals::install()?;
-        Ok(Self { call, facts, state, signals, key, helper, warned: RefCell::default() })
+        Ok(Self { call, facts, state, signals, key, warned: RefCell::default() })
     }
 
     /// Prints a warning, once however many attempts a launch takes.
@@ -55,14 +53,6 @@ impl<'a> Starter<'a> {
         if self.warned.borrow_mut().insert(warning.to_owned()) {
             self.call.ui.warning(warning);
         }
-    }
-
-    /// Starts the helper, first of all: it gets ready on another processor while the session is made.
-    pub(super) fn begin(&self) -> Result<Begun> {
-        let terminal = Terminal::find();
-        let Made { stdio, task, console } = Stdio::make(terminal.as_ref())?;
-        let helper = launch::start(&self.helper, task)?;
-        Ok(Begun { terminal, stdio, console, helper })
     }
 
     /// Launches `session` with `argv` and sees it through: relay, exit, state, figures, report. Gives the exit code.
@@ -73,7 +63,8 @@ impl<'a> Starter<'a> {
         report: Option<&Path>,
         begun: Begun,
     ) -> Result<u8, Unstarted> {
-        let (Relayed { end, lost, leaving }, sockets) = self.attempt(session, argv, begun)?;
+        let (Relayed { end, lost, leaving: _leaving }, sockets) =
+            self.attempt(session, argv, begun)?;
         let (mut code, told) = outcome::conclude(session, end)?;
         // From here on something ran: no failure of ours may look as if nothing had.
         if let Err(failure) = settle(session) {
@@ -81,7 +72,6 @@ impl<'a> Starter<'a> {
             let hint = format!("the session is kept: make room, then landbox show {id}");
             self.call.ui.failure(&failure.hint(hint));
         }
-        drop(leaving);
         self.report(session, report, sockets);
         if let Some(error) = lost {
             self.call.ui.failure(&outcome::output_lost(error));
@@ -117,21 +107,23 @@ impl<'a> Starter<'a> {
         let mut launched =
             launch::launch(helper, &plan, &frame, &self.key, &folder, &self.signals)?;
         let merged = std::mem::take(&mut launched.merged);
-        let watcher = Watcher::start(session, &merged);
-        let ready =
-            record_boundary(session, &launched).and_then(|()| Keeper::start(session, merged));
+        let recorded = record_boundary(session, &launched);
+        let mut watcher = Watcher::new(session, &merged);
+        let ready = recorded.and_then(|()| Keeper::start(session, merged));
         let keeper = match ready {
             Ok(keeper) => keeper,
             Err(failure) => return Err(refuse(launched, failure)),
         };
         let mut traffic = Recorder::new(&folder);
         let mut note = |egress: &Egress| traffic.note(egress);
-        let relayed = pty::relay(terminal.as_ref(), stdio, launched, &self.signals, &mut note);
-        if let Some(keeper) = keeper {
-            keeper.finish();
-        }
-        if let Some(watcher) = watcher {
-            watcher.finish();
+        let mut later = || watcher.iter_mut().for_each(Watcher::begin);
+        let beside = Beside { note: &mut note, later: (watch::SHORT, &mut later) };
+        let relayed = pty::relay(terminal.as_ref(), stdio, launched, &self.signals, beside);
+        let mut watches = Vec::new();
+        watches.extend(keeper.and_then(Keeper::finish));
+        watches.extend(watcher.and_then(Watcher::finish));
+        if let Ok(relayed) = &relayed {
+            relayed.leaving.hand_over(&watches);
         }
         if let Err(failure) = traffic.finish() {
             self.warn(&format!("where the session's traffic went is not kept: {failure}"));
@@ -215,6 +207,14 @@ pub(super) struct Begun {
     stdio: Stdio,
     console: Option<AbsPath>,
     helper: Helper,
+}
+
+/// Starts the helper, first of all: it gets ready on another processor while the session is made.
+pub(super) fn begin() -> Result<Begun> {
+    let terminal = Terminal::find();
+    let Made { stdio, task, console } = Stdio::make(terminal.as_ref())?;
+    let helper = launch::start(&helper::find()?.path, task)?;
+    Ok(Begun { terminal, stdio, console, helper })
 }
 
 impl Begun {

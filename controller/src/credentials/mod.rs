@@ -29,7 +29,7 @@ const STACK: usize = 128 << 10;
 /// Keeps the credential files of a running session in step.
 #[derive(Debug)]
 pub struct Keeper {
-    thread: JoinHandle<()>,
+    thread: JoinHandle<Option<OwnedFd>>,
     stop: OwnedFd,
 }
 
@@ -59,11 +59,12 @@ impl Keeper {
         Ok(Some(Self { thread, stop }))
     }
 
-    /// After the task's end: what was changed inside last reaches the real disk, then the thread ends.
-    pub fn finish(self) {
+    /// After the task's end: what was changed inside last reaches the real disk, then the thread ends. Gives the watch, which
+    /// takes the kernel a while to close.
+    pub fn finish(self) -> Option<OwnedFd> {
         drop(self.stop);
         // A panic in there has been reported by then; the session's end must not depend on it.
-        let _ = self.thread.join();
+        self.thread.join().ok().flatten()
     }
 }
 
@@ -86,7 +87,7 @@ impl Work {
         Self { pairs, record, recorded }
     }
 
-    fn run(mut self, stopped: &OwnedFd) {
+    fn run(mut self, stopped: &OwnedFd) -> Option<OwnedFd> {
         let watches = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok();
         if let Some(watches) = &watches {
             let flags = WatchFlags::CLOSE_WRITE
@@ -120,6 +121,7 @@ impl Work {
             unsettled = self.check(false);
         }
         self.check(true);
+        watches
     }
 
     /// Looks at every pair once; true where one has changed but not settled. At the end nothing can change any more, and

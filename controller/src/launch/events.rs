@@ -5,8 +5,11 @@ use landbox_shared::event::Event;
 use landbox_shared::limits;
 use landbox_shared::wire::{self, EventAssembler};
 use rustix::io::Errno;
-use rustix::net::{self, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags};
-use std::io::IoSliceMut;
+use rustix::net::{
+    self, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags,
+};
+use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -36,8 +39,12 @@ pub enum Received {
 impl EventSocket {
     /// Wraps the controller's end.
     pub fn new(fd: OwnedFd) -> Self {
-        let packet = vec![0; limits::PACKET_BYTES];
-        Self { fd, assembler: EventAssembler::default(), descriptors: Vec::new(), packet }
+        Self {
+            fd,
+            assembler: EventAssembler::default(),
+            descriptors: Vec::new(),
+            packet: Vec::new(),
+        }
     }
 
     /// Takes what has arrived, without waiting, until one event is whole.
@@ -46,12 +53,13 @@ impl EventSocket {
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
             let mut control = RecvAncillaryBuffer::new(&mut space);
             let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-            let message = net::recvmsg(
-                &self.fd,
-                &mut [IoSliceMut::new(&mut self.packet)],
-                &mut control,
-                flags,
-            );
+            // No larger than it is: memory that is touched for nothing costs a start more than asking.
+            let peek = RecvFlags::DONTWAIT | RecvFlags::PEEK | RecvFlags::TRUNC;
+            let message = net::recv(&self.fd, &mut [0; 1], peek).and_then(|(_, size)| {
+                self.packet.resize(size.min(limits::PACKET_BYTES), 0);
+                let mut packet = [IoSliceMut::new(&mut self.packet)];
+                net::recvmsg(&self.fd, &mut packet, &mut control, flags)
+            });
             let message = match message {
                 Ok(message) => message,
                 Err(Errno::AGAIN) => return Ok(Received::Pending),
@@ -88,6 +96,20 @@ impl EventSocket {
             // A helper that has ended meanwhile has said why, and that is still to be heard.
             Ok(_) | Err(Errno::PIPE | Errno::CONNRESET) => Ok(()),
             Err(e) => Err(e).context(|| "can't release the task".into()),
+        }
+    }
+}
+
+impl EventSocket {
+    /// Sends descriptors to a helper that hears no more: they are closed when it ends. One that has ended leaves them to
+    /// us, as does a socket that is full.
+    pub fn hand_over(&self, descriptors: &[OwnedFd]) {
+        let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if control.push(SendAncillaryMessage::ScmRights(&descriptors)) {
+            let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+            let _ = net::sendmsg(&self.fd, &[IoSlice::new(b"0")], &mut control, flags);
         }
     }
 }

@@ -85,27 +85,32 @@ pub fn launch(
     }
 }
 
-/// The helper on its way out: it is gone when this is dropped.
+/// The helper on its way out.
 #[derive(Debug)]
-pub struct Leaving(Process);
-
-impl Leaving {
-    /// Of a helper whose channel ends.
-    pub fn new(child: Process) -> Self {
-        Self(child)
-    }
-
-    /// Waits until it is gone.
-    pub fn wait(&mut self) {
-        if !self.0.has_ended() {
-            reap(&mut self.0);
-        }
-    }
+pub struct Leaving {
+    child: Process,
+    events: Option<EventSocket>,
 }
 
-impl Drop for Leaving {
-    fn drop(&mut self) {
-        self.wait();
+impl Leaving {
+    /// Of a helper that has said its last word.
+    pub fn new(child: Process, events: EventSocket) -> Self {
+        Self { child, events: Some(events) }
+    }
+
+    /// Waits until it is gone. The end of the channel ends whatever of it remains.
+    pub fn wait(&mut self) {
+        self.events = None;
+        if !self.child.has_ended() {
+            reap(&mut self.child);
+        }
+    }
+
+    /// Leaves the closing of descriptors to it, where it is still there: the kernel lets whoever closes a watch wait.
+    pub fn hand_over(&self, descriptors: &[OwnedFd]) {
+        if let Some(events) = self.events.as_ref().filter(|_| !descriptors.is_empty()) {
+            events.hand_over(descriptors);
+        }
     }
 }
 

@@ -8,6 +8,6 @@ pub mod signals;
 mod stdio;
 mod terminal;
 
-pub use relay::{End, Relayed, relay};
+pub use relay::{Beside, End, Relayed, relay};
 pub use stdio::{Made, Stdio};
 pub use terminal::Terminal;

@@ -15,6 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::process::Signal;
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -55,38 +56,50 @@ pub struct Relayed {
     pub end: End,
     /// Why output of the task's could not be written, where that is not just a reader that was gone.
     pub lost: Option<Errno>,
-    /// The helper, with nothing of the session left in it.
+    /// The helper, without a process of the session.
     pub leaving: Leaving,
+}
+
+/// What goes on beside.
+pub struct Beside<'a> {
+    /// Gets what the helper says of the session's traffic.
+    pub note: &'a mut dyn FnMut(&Egress),
+    /// Called once, where the session lasts so long.
+    pub later: (Duration, &'a mut dyn FnMut()),
+}
+
+impl fmt::Debug for Beside<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Beside").field("after", &self.later.0).finish_non_exhaustive()
+    }
 }
 
 /// Carries everything between the caller and the task until the task has ended, its output is drained and nothing of
 /// the session is left. The task is released by this, when all is in place: an error means that it never started.
-/// `note` gets what the helper says of the session's traffic.
 pub fn relay(
     terminal: Option<&Terminal>,
     stdio: Stdio,
     launched: Launched,
     signals: &Signals,
-    note: &mut dyn FnMut(&Egress),
+    beside: Beside<'_>,
 ) -> Result<Relayed> {
     let Launched { child, mut events, init, .. } = launched;
-    let mut leaving = Leaving::new(child);
     let restore = Restore;
     let (mut state, slave) = match Loop::new(terminal, stdio, signals, init) {
         Ok(ready) => ready,
         Err(failure) => {
-            drop((events, leaving));
+            Leaving::new(child, events).wait();
             return Err(failure);
         }
     };
     state.take_turn();
     // A helper that can't be told any more has said why, or is gone: the loop finds out.
     let _ = events.release();
-    let end = state.run(&mut events, note);
-    // The end of the channel ends whatever of the helper remains.
-    drop(events);
+    let end = state.run(&mut events, beside);
+    let mut leaving = Leaving::new(child, events);
     match &end {
-        // Said when all inside is gone with its pid namespace: what is left to do need not wait for the monitor, too.
+        // Said when no process of the session is left: nobody need wait until its mounts are undone, too. Whoever takes
+        // the session up next waits for its lock.
         End::Event(Event::Exited(_)) => {}
         End::Event(
             Event::Challenge(_)
@@ -155,11 +168,16 @@ impl<'a> Loop<'a> {
 }
 
 impl Loop<'_> {
-    fn run(&mut self, events: &mut EventSocket, note: &mut dyn FnMut(&Egress)) -> End {
+    fn run(&mut self, events: &mut EventSocket, beside: Beside<'_>) -> End {
+        let Beside { note, later: (after, later) } = beside;
+        let mut later = Some((Instant::now() + after, later));
         loop {
             // A shell that brings a running job to the foreground says so to nobody.
             let asks = |t: &&Terminal| t.is_shared() || !self.forward_keys;
-            let limit = self.terminal.filter(asks).map(|_| TURN);
+            let turn = self.terminal.filter(asks).map(|_| TURN);
+            let left = later.as_ref().map(|(at, _)| at.saturating_duration_since(Instant::now()));
+            let left = left.and_then(|left| Timespec::try_from(left).ok());
+            let limit = left.into_iter().chain(turn).min();
             let mut fds = vec![
                 PollFd::new(&*events, PollFlags::IN),
                 PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN),
@@ -187,8 +205,11 @@ impl Loop<'_> {
             if signalled {
                 self.handle_signals();
             }
-            if limit.is_some() {
+            if turn.is_some() {
                 self.take_turn();
+            }
+            if let Some((_, later)) = later.take_if(|(at, _)| *at <= Instant::now()) {
+                later();
             }
             self.advance_copies(&came);
             self.notice_hangup();

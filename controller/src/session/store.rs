@@ -14,6 +14,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Landbox's state folder.
 #[derive(Clone, Debug)]
@@ -235,8 +236,8 @@ impl StateDir {
     /// Removes the folder of a session that can't be read, if its locks prove that it does not run.
     pub fn remove_broken(&self, id: &SessionId, dir: &Path) -> Result<()> {
         let by_hand = || format!("chmod -R u+rwX {0} && rm -r {0} removes it by hand", show(dir));
-        let lock = |name: &str| -> Result<OwnedFd> {
-            let found = lock_file(&dir.join(name)).map_err(|failure| {
+        let lock = |name: &str, take: fn(&Path) -> Result<Option<OwnedFd>>| -> Result<OwnedFd> {
+            let found = take(&dir.join(name)).map_err(|failure| {
                 let why = "nothing proves that the session does not run";
                 Failure::new(Kind::Refused, format!("{why}: {failure}")).hint(by_hand())
             })?;
@@ -245,7 +246,7 @@ impl StateDir {
                     .hint("end it first")
             })
         };
-        let _held = (lock("controller")?, lock("lock")?);
+        let _held = (lock("controller", lock_file)?, lock("lock", lock_in_time)?);
         self.remove_folder(id, dir)
     }
 
@@ -381,7 +382,7 @@ impl Session {
         Ok(fd)
     }
 
-    /// Whether a controller attends the session or a helper holds its lock.
+    /// Whether a controller attends the session or a helper holds its lock. A helper that is on its way out is waited for.
     pub fn is_running(&self) -> Result<bool> {
         // The controller's first: while it lives, nobody may touch the lock its helper is about to take.
         if lock_file(&self.dir.join("controller"))?.is_none() {
@@ -390,9 +391,10 @@ impl Session {
         Ok(self.try_lock()?.is_none())
     }
 
-    /// Takes the session's lock, or gives `None` where a running helper (or another command) holds it.
+    /// Takes the session's lock, or gives `None` where a helper holds it. For whoever attends the session, or has seen that
+    /// nobody does: the helper is on its way out then, and waited for while the kernel undoes its mounts.
     pub fn try_lock(&self) -> Result<Option<SessionLock>> {
-        Ok(lock_file(&self.dir.join("lock"))?.map(SessionLock))
+        Ok(lock_in_time(&self.dir.join("lock"))?.map(SessionLock))
     }
 
     /// Attends the session, or gives `None` where another controller does.
@@ -409,6 +411,23 @@ impl Session {
 /// A path for messages.
 pub fn show(path: &Path) -> String {
     visible(path.as_os_str().as_bytes())
+}
+
+/// How long a helper whose controller has ended may take.
+const LEAVING: Duration = Duration::from_secs(5);
+
+/// [`lock_file`] for what a helper holds that is on its way out.
+fn lock_in_time(path: &Path) -> Result<Option<OwnedFd>> {
+    let until = Instant::now() + LEAVING;
+    let mut pause = Duration::from_micros(500);
+    loop {
+        let lock = lock_file(path)?;
+        if lock.is_some() || Instant::now() >= until {
+            return Ok(lock);
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(20));
+    }
 }
 
 /// Locks a file of a session's folder; `None` where somebody else holds it.

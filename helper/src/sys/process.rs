@@ -67,15 +67,8 @@ pub(crate) fn reap_any() -> nix::Result<Option<(Pid, Status)>> {
     let result = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG) };
     match Errno::result(result) {
         Ok(0) | Err(Errno::ECHILD) => Ok(None),
-        Ok(pid) => {
-            let [low, code, ..] = status.to_le_bytes();
-            // Without options nothing but an end is told: a signal in the low seven bits, or a code above.
-            let status = match low & 0x7f {
-                0 => Status::Code(code),
-                signal => Status::Signal(signal),
-            };
-            Ok(Some((Pid::from_raw(pid), status)))
-        }
+        // Without options nothing but an end is told.
+        Ok(pid) => Ok(Some((Pid::from_raw(pid), Status::from_wait(status)))),
         Err(errno) => Err(errno),
     }
 }

@@ -148,13 +148,13 @@ pub fn apply_picture(
 
 /// Holds a session stopped: no controller and no helper takes it up.
 #[derive(Debug)]
-pub(super) struct Stopped {
+pub(crate) struct Stopped {
     _attendance: Attendance,
     _lock: SessionLock,
 }
 
 /// Holds the session stopped, or gives `None` where it runs.
-pub(super) fn try_stop(session: &Session) -> Result<Option<Stopped>> {
+pub(crate) fn try_stop(session: &Session) -> Result<Option<Stopped>> {
     // The controller's lock first: while a controller lives, nobody may touch the lock its helper is about to take.
     let Some(attendance) = session.attend()? else { return Ok(None) };
     Ok(session.try_lock()?.map(|lock| Stopped { _attendance: attendance, _lock: lock }))

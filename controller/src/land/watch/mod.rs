@@ -15,7 +15,7 @@ use crate::session::store::Session;
 use landbox_shared::id::LayerId;
 use landbox_shared::policy::{Backend, LayerPolicy};
 use notice::Notices;
-use rustix::event::{PollFd, PollFlags};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::OwnedFd;
 use rustix::pipe::PipeFlags;
 use std::io;
@@ -24,50 +24,65 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 const STACK: usize = 1 << 20;
+const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 /// Pause between looks where not everything can be watched; and how many times as long as a look it is at least.
 const SWEEP: Duration = Duration::from_millis(500);
 const SHARE: u32 = 20;
 
-/// How long a session must last to be watched. Closing a watch takes the kernel some 16 ms, three times as long as a whole
-/// short session, and the scan at its end comes soon enough to take the bases itself.
-const SHORT: Duration = Duration::from_millis(200);
+/// How long a session must last to be watched. The scan at the end of a shorter one comes soon enough to take the bases
+/// itself, and a thread would cost it more.
+pub const SHORT: Duration = Duration::from_millis(200);
 
-/// The watch of one launch.
+/// The watch of one launch, for later.
 #[derive(Debug)]
-pub struct Watcher {
-    thread: JoinHandle<()>,
+pub struct Watcher<'a> {
+    session: &'a Session,
+    layer: &'a LayerPolicy,
+    inside: Option<Inside>,
+    running: Option<Running>,
+}
+
+#[derive(Debug)]
+struct Running {
+    thread: JoinHandle<Option<OwnedFd>>,
     stop: OwnedFd,
 }
 
-impl Watcher {
-    /// Begins to watch the project's layer; `merged` are the merged roots of the layers. `None` where there is none, or
-    /// the machine has no room for a watch: a session starts in any case.
-    pub fn start(session: &Session, merged: &[(LayerId, OwnedFd)]) -> Option<Self> {
-        let layer = project_of(session).cloned()?;
+impl<'a> Watcher<'a> {
+    /// For the project's layer; `merged` are the merged roots of the layers. `None` where there is none.
+    pub fn new(session: &'a Session, merged: &[(LayerId, OwnedFd)]) -> Option<Self> {
+        let layer = project_of(session)?;
         let inside = match layer.backend {
             Backend::Kernel => merged.iter().find(|(id, _)| *id == layer.id),
             // What it shows as inode numbers is its own affair.
             Backend::Fuse => None,
         };
         let inside = inside.and_then(|(_, fd)| fd.try_clone().ok()).map(Inside);
-        let (stopped, stop) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).ok()?;
-        let session = session.clone();
-        let work = move || {
-            if ends_within(&stopped, SHORT) {
-                return;
-            }
-            // A session runs as well without; its end looks at everything in any case.
-            let _ = Work::begin(&session, &layer, inside).and_then(|mut work| work.run(&stopped));
-        };
-        let thread = std::thread::Builder::new().name("base".into()).stack_size(STACK).spawn(work);
-        Some(Self { thread: thread.ok()?, stop })
+        Some(Self { session, layer, inside, running: None })
     }
 
-    /// Ends the watch, once what it has taken is written.
-    pub fn finish(self) {
-        drop(self.stop);
+    /// Begins to watch, [`SHORT`] after the task's start. A session goes on as well where the machine has no room for it:
+    /// its end looks at everything in any case.
+    pub fn begin(&mut self) {
+        let Ok((stopped, stop)) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC) else { return };
+        let (session, layer) = (self.session.clone(), self.layer.clone());
+        let inside = self.inside.take();
+        let work = move || {
+            let mut notices = Notices::new();
+            let _ = Work::begin(&session, &layer, inside)
+                .and_then(|mut work| work.run(&mut notices, &stopped));
+            notices.end()
+        };
+        let thread = std::thread::Builder::new().name("base".into()).stack_size(STACK).spawn(work);
+        self.running = thread.ok().map(|thread| Running { thread, stop });
+    }
+
+    /// Ends the watch, once what it has taken is written. Gives what is left to close, which takes the kernel some 16 ms.
+    pub fn finish(self) -> Option<OwnedFd> {
+        let Running { thread, stop } = self.running?;
+        drop(stop);
         // A panic in there has been reported by then; the session's end must not depend on it.
-        let _ = self.thread.join();
+        thread.join().ok().flatten()
     }
 }
 
@@ -98,9 +113,8 @@ impl<'a> Work<'a> {
         Ok(Self { session, layer, upper, real, inside, store, captures })
     }
 
-    fn run(&mut self, stopped: &OwnedFd) -> io::Result<()> {
+    fn run(&mut self, notices: &mut Notices, stopped: &OwnedFd) -> io::Result<()> {
         let over = || is_over(stopped);
-        let mut notices = Notices::new();
         let mut found = notices.all(&self.upper, &over);
         let mut looked = Instant::now();
         loop {
@@ -111,7 +125,7 @@ impl<'a> Work<'a> {
                 return Ok(());
             }
             let pause = (took * SHARE).max(SWEEP).saturating_sub(looked.elapsed());
-            let limit = notices.is_blind().then(|| rustix::event::Timespec::try_from(pause).ok());
+            let limit = notices.is_blind().then(|| Timespec::try_from(pause).ok());
             let mut fds = vec![PollFd::new(stopped, PollFlags::IN)];
             fds.extend(notices.fd().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
             match rustix::event::poll(&mut fds, limit.flatten().as_ref()) {
@@ -142,16 +156,9 @@ impl<'a> Work<'a> {
 }
 
 fn is_over(stopped: &OwnedFd) -> bool {
-    ends_within(stopped, Duration::ZERO)
-}
-
-fn ends_within(stopped: &OwnedFd, limit: Duration) -> bool {
-    let until = Instant::now() + limit;
     let mut fds = [PollFd::new(stopped, PollFlags::IN)];
     loop {
-        let left =
-            rustix::event::Timespec::try_from(until.saturating_duration_since(Instant::now()));
-        match rustix::event::poll(&mut fds, left.ok().as_ref()) {
+        match rustix::event::poll(&mut fds, Some(&NOW)) {
             Err(rustix::io::Errno::INTR) => {}
             polled => return !matches!(polled, Ok(0)),
         }

@@ -41,6 +41,11 @@ impl Notices {
         self.blind
     }
 
+    /// Ends it; gives what is left to close.
+    pub(super) fn end(self) -> Option<OwnedFd> {
+        self.watches
+    }
+
     /// Where to wait for more.
     pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.watches.as_ref().map(AsFd::as_fd)
