@@ -119,3 +119,16 @@ worlds! {
         assert_eq!(place.json(["show", "s"])["checkpoints"].as_array().unwrap().len(), 0);
     }
 }
+
+#[test]
+fn going_back_without_a_checkpoint_says_that_there_is_none() {
+    let place = Place::new(landbox_tests::World::USUAL);
+    place.session(["--name", "s"], ["sh", "-c", "echo x > x"]).output().ok();
+    let out = place.landbox(["rewind", "s"]).output().expect(2);
+    assert!(out.errors().contains("has no checkpoint\n"), "{}", out.errors());
+    assert!(
+        out.errors().contains("landbox checkpoint ") && !out.errors().contains("lists them"),
+        "{}",
+        out.errors()
+    );
+}

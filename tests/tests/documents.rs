@@ -145,3 +145,21 @@ fn every_command_gives_one_document_with_every_key() {
     assert_eq!(keys(&place.json(["gc"])), ["dry_run", "kept", "leftovers", "removed", "undo"]);
     assert_eq!(keys(&place.json(["doctor"])), ["checks", "ok"]);
 }
+
+#[test]
+fn help_lists_json_only_where_it_can_be_had() {
+    let place = landbox_tests::Place::new(landbox_tests::World::USUAL);
+    for command in ["run", "resume"] {
+        assert!(
+            !place.landbox([command, "--help"]).output().ok().text().contains("--json"),
+            "{command}"
+        );
+        let out = place.landbox([command, "--json", "x"]).output().expect(125);
+        assert!(
+            out.errors().contains("stdout belongs to the command"),
+            "{command}: {}",
+            out.errors()
+        );
+    }
+    assert!(place.landbox(["land", "--help"]).output().ok().text().contains("--json"));
+}

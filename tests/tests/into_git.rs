@@ -127,6 +127,8 @@ worlds! {
         for (name, code) in [("taken", 6), ("main", 6), ("a..b", 2), ("-x", 2), ("", 2), ("@{-1}", 2), ("folder", 1)] {
             let out = place.landbox(["land", &format!("--to-branch={name}")]).risks_accepted().output().expect(code);
             assert!(!out.errors().contains("Made"), "{name}");
+            let free = format!("another name is free: --to-branch {name}-2");
+            assert_eq!(out.errors().contains(&free), code == 6, "{name}: {}", out.errors());
         }
         assert_eq!(git(&place, &["for-each-ref"]), refs);
     }

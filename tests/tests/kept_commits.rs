@@ -252,4 +252,54 @@ worlds! {
         let out = place.landbox(KEEP).args(accepted).output().ok();
         assert!(out.errors().contains("With 2 commits"), "{}", out.errors());
     }
+
+    [user_kernel, user_fuse]
+    fn a_landed_session_stays_for_commits_that_were_not_kept_and_goes_once_they_are(world) {
+        let place = repository(world, &[]);
+        session(&place, &format!("{COMMITS}; git branch other HEAD~"));
+        place.landbox(["land", "--apply", "--yes"]).output().ok();
+        let out = place.landbox(["gc"]).output().ok();
+        for text in ["commits of its own were left in it", "--to-branch NAME --keep-commits"] {
+            assert!(out.errors().contains(text), "{}", out.errors());
+        }
+        assert_eq!(place.sessions().len(), 1);
+        // All files have landed, and the commits can still be had.
+        let out = place.landbox(["land", "s", "--to-branch", "b", "--keep-commits"]).output().ok();
+        assert!(out.errors().contains("With 2 commits"), "{}", out.errors());
+        assert_eq!(git(&place, &["log", "--format=%s", "main..b"]), "New\nSecond line\n");
+        let out = place.landbox(["gc"]).output().ok();
+        assert!(out.errors().contains("(landed)") && out.errors().contains("removed 1 session ("), "{}", out.errors());
+        assert_eq!(place.sessions().len(), 0);
+    }
+
+    [user_kernel]
+    fn commits_and_the_rest_of_a_part_that_landed_are_not_mixed_up(world) {
+        let place = repository(world, &[]);
+        session(&place, &format!("{COMMITS}; echo rest > rest"));
+        place.landbox(["land", "--apply", "--yes", "--", "n"]).output().ok();
+        let out = place.landbox(KEEP).output().expect(6);
+        for text in ["has landed already", "landbox undo"] {
+            assert!(out.errors().contains(text), "{}", out.errors());
+        }
+        place.landbox(["undo", "s"]).output().ok();
+        place.landbox(KEEP).output().ok();
+        assert_eq!(git(&place, &["diff", "--name-only", "main", "b"]), "README.md\nn/x\nrest\nsrc/main.py\n");
+    }
+
+    [user_kernel]
+    fn what_commits_do_not_go_with_is_refused_with_what_to_type(world) {
+        let place = repository(world, &[]);
+        session(&place, COMMITS);
+        for (args, why, next) in [
+            (&["--mbox", "-"][..], "a mail holds one change", "git format-patch"),
+            (&["--patch", "-"], "a mail holds one change", "git format-patch"),
+            (&["--to-branch", "b", "--", "n"], "no part of them can be chosen", "lands as one commit"),
+            (&["--commit", "--exclude", "n"], "no part of them can be chosen", "--to-branch NAME --keep-commits"),
+            (&["--commit", "-i"], "no part of them can be chosen", "lands as one commit"),
+            (&["--commit", "--checkpoint", "1"], "no part of them can be chosen", "lands as one commit"),
+        ] {
+            let out = place.landbox(["land", "--keep-commits"]).args(args).output().expect(2);
+            assert!(out.errors().contains(why) && out.errors().contains(next), "{args:?}: {}", out.errors());
+        }
+    }
 }

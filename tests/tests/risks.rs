@@ -150,3 +150,10 @@ worlds! {
         }
     }
 }
+
+#[test]
+fn kinds_that_were_typed_as_one_word_are_told_apart() {
+    let place = Place::new(landbox_tests::World::USUAL);
+    let out = place.landbox(["land", "--accept-risk", "git,secret"]).output().expect(2);
+    assert!(out.errors().contains("--accept-risk git --accept-risk secret"), "{}", out.errors());
+}

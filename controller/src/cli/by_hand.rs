@@ -36,8 +36,10 @@ pub(super) fn by_hand(
     review: Review,
 ) -> Result<(Reviewed, Option<Picture>)> {
     if !call.ui.is_interactive() {
-        return Err(Failure::new(Kind::Usage, "land -i needs a terminal to ask on")
-            .hint("landbox land -- PATH.. chooses without asking"));
+        return Err(Failure::new(Kind::Usage, "land -i needs a terminal to ask on").hint(format!(
+            "landbox land {} -- PATH.. chooses without asking",
+            session.snapshot.id
+        )));
     }
     let mut desk = Desk::new(review.items()?);
     let card = review.card(session)?;

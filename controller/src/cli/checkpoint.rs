@@ -46,6 +46,7 @@ pub(super) fn checkpoint(call: &Invocation, args: CheckpointArgs) -> Result<u8> 
 pub(super) fn rewind(call: &Invocation, args: RewindArgs) -> Result<u8> {
     let Opened { state, session } = open(call, Some(&args.id))?;
     let id = &session.snapshot.id;
+    checkpoint::look_up(&session, args.checkpoint)?;
     let to = args.checkpoint.map_or("its newest checkpoint".into(), |n| format!("checkpoint {n}"));
     let question = format!("Bring session {id} back to {to}?");
     match if args.yes { Some(true) } else { call.ui.confirm(&question) } {

@@ -40,8 +40,12 @@ impl ConflictArgs {
         review.resolve(session, &choices)?;
         if let Some(path) = review.resolution().unused(&choices).first() {
             let path = visible_name(path.as_bytes());
-            return Err(Failure::new(Kind::Usage, format!("nothing clashes at {path}"))
-                .hint("landbox land shows what does; -- PATH.. and --exclude choose what lands"));
+            return Err(Failure::new(Kind::Usage, format!("nothing clashes at {path}")).hint(
+                format!(
+                    "landbox land {} shows what does; -- PATH.. and --exclude choose what lands",
+                    session.snapshot.id
+                ),
+            ));
         }
         Ok(choices)
     }
@@ -77,6 +81,7 @@ pub(super) fn ask(call: &Invocation, review: &Review, choices: &mut Choices) -> 
             if let (Some(one), None) = (fits.next(), fits.next()) {
                 break *one;
             }
+            call.ui.status(format!("One of these, please: {}, quit.", names.join(", ")));
         };
         let real = item.expect_old.as_ref().filter(|_| item.expect.node().is_none());
         let seen = Some(real.unwrap_or(&item.expect).clone());

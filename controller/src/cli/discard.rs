@@ -8,7 +8,7 @@ use crate::land::live::go_in;
 use crate::land::{self, apply};
 use crate::session::document::{Document, Findings};
 use crate::session::store::{Session, StateDir, show};
-use crate::ui::text::visible_name;
+use crate::ui::text::{counted, visible_name};
 use clap::Args;
 use landbox_shared::id::SessionId;
 use std::ffi::OsString;
@@ -42,8 +42,8 @@ pub(super) fn discard(call: &Invocation, args: DiscardArgs) -> Result<u8> {
         let project = &session.snapshot.policy.project;
         let question = match session.state.changes {
             Some(changes) if changes.files > 0 => {
-                let files = changes.files;
-                format!("Throw away session {id} of {project} with {files} changed files for good?")
+                let files = counted(changes.files, "changed file", "changed files");
+                format!("Throw away session {id} of {project} with {files} for good?")
             }
             Some(_) | None => format!("Throw away session {id} of {project} for good?"),
         };
@@ -85,8 +85,8 @@ fn take_back(
     let selection = select::of_paths(args.paths);
     let restored = land::discard::take_back(state, id, &selection)?;
     let count = restored.done.len();
-    let paths = if count == 1 { "path" } else { "paths" };
-    call.ui.status(format!("Put {count} {paths} of {project} back as they really are."));
+    let paths = counted(count as u64, "path", "paths");
+    call.ui.status(format!("Put {paths} of {project} back as they really are."));
     for (path, why) in &restored.left {
         call.ui.warning(format!("{} stays as it is: {why}", visible_name(path.as_bytes())));
     }

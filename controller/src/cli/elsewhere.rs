@@ -3,13 +3,14 @@
 use super::Invocation;
 use crate::error::{Context, Failure, Kind, Result};
 use crate::land::card::Card;
-use crate::land::git;
 use crate::land::review::Review;
 use crate::land::risk::RiskKind;
 use crate::land::risk::consent::{self, Passing};
-use crate::session::store::{Session, show};
-use crate::ui::text::visible_name;
+use crate::land::{git, undo};
+use crate::session::store::{Session, StateDir, show};
+use crate::ui::text::{counted, visible_name};
 use clap::Args;
+use landbox_shared::id::SessionId;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -28,7 +29,7 @@ pub(super) struct ElsewhereArgs {
     #[arg(long, conflicts_with = "elsewhere")]
     pub commit: bool,
     /// With --to-branch or --commit: keep the commits that the session made, and add one of what it had not committed
-    #[arg(long, conflicts_with_all = ["patch", "mbox", "interactive", "paths", "exclude", "only_group"])]
+    #[arg(long)]
     keep_commits: bool,
     /// Message of the commit, of the branch or of the mail
     #[arg(short, long, value_name = "TEXT", conflicts_with = "patch")]
@@ -36,18 +37,37 @@ pub(super) struct ElsewhereArgs {
 }
 
 impl ElsewhereArgs {
-    /// Refuses what says nothing.
-    pub(super) fn check(&self) -> Result<()> {
+    /// Refuses what says nothing, or what can't be done. `chooses` says that only a part is to land.
+    pub(super) fn check(&self, chooses: bool) -> Result<()> {
         if self.message.is_some() && !self.commit && self.mbox.is_none() && self.to_branch.is_none()
         {
             return Err(Failure::new(Kind::Usage, "there is nothing to give a message to")
                 .hint("-m goes with --commit, --to-branch or --mbox"));
         }
+        if self.keep_commits && (self.mbox.is_some() || self.patch.is_some()) {
+            let text =
+                "a patch or a mail holds one change: the session's commits have no place in it";
+            return Err(Failure::new(Kind::Usage, text).hint(
+                "--to-branch NAME --keep-commits makes a branch of them; git format-patch then makes mails of it",
+            ));
+        }
         if self.keep_commits && !self.commit && self.to_branch.is_none() {
             return Err(Failure::new(Kind::Usage, "there is nothing to keep commits in")
                 .hint("--keep-commits goes with --commit or --to-branch"));
         }
+        if self.keep_commits && chooses {
+            let text =
+                "the session's commits are kept whole or not at all: no part of them can be chosen";
+            return Err(Failure::new(Kind::Usage, text)
+                .hint("leave out --keep-commits: what is chosen lands as one commit")
+                .hint("or leave out the choice: --to-branch NAME --keep-commits makes a branch to pick from with git"));
+        }
         Ok(())
+    }
+
+    /// Whether there may be something to do although no change is left: the commits of what has landed.
+    pub(super) fn may_be_all_landed(&self) -> bool {
+        self.keep_commits && self.to_branch.is_some()
     }
 
     /// Whether it goes somewhere else.
@@ -92,7 +112,7 @@ impl ElsewhereArgs {
                 Ok(open.iter().all(|q| call.ui.confirm(&q.ask()) == Some(true)))
             };
             match git::to_branch(session, review, name, &self.wanted(), agree)? {
-                Some(branch) => self.tell(call, name, &branch),
+                Some(branch) => self.tell(call, id, name, &branch),
                 None => {
                     call.ui.status("Nothing was changed.");
                     return Ok(true);
@@ -105,23 +125,25 @@ impl ElsewhereArgs {
         Ok(true)
     }
 
-    fn tell(&self, call: &Invocation, name: &str, branch: &git::Branch) {
+    fn tell(&self, call: &Invocation, id: &SessionId, name: &str, branch: &git::Branch) {
         let name = visible_name(name.as_bytes());
         let commit = short(&branch.commit);
-        let changes = if branch.changes == 1 { "change" } else { "changes" };
-        call.ui.status(format!(
-            "Made the branch {name} with {} {changes} ({commit}).",
-            branch.changes
-        ));
+        let changes = counted(branch.changes as u64, "change", "changes");
+        call.ui.status(format!("Made the branch {name} with {changes} ({commit})."));
         if branch.past {
             call.ui.status("It starts from the commit that the session saw, not from HEAD.");
         }
         list(call, &branch.kept);
-        unsaid(call, branch.unsaid);
+        unsaid(call, id, branch.unsaid);
     }
 
     fn wanted(&self) -> git::Wanted<'_> {
         git::Wanted { message: self.message.as_deref(), keep: self.keep_commits }
+    }
+
+    /// Whether a commit can be made at all: asked before anything else is.
+    pub(super) fn ready(&self, session: &Session) -> Result<()> {
+        if self.commit { git::ready_to_commit(&session.snapshot.policy.project) } else { Ok(()) }
     }
 
     /// Makes the commit of what is to land, where one was asked for.
@@ -139,7 +161,9 @@ impl ElsewhereArgs {
                 format!("there is no commit of the session's changes alone with {path}: {why}");
             return Err(Failure::new(Kind::Conflict, text)
                 .hint("leave it out with --exclude, or land it with --apply and commit it with git")
-                .hint("landbox land --to-branch NAME makes a branch that git can merge"));
+                .hint(
+                    "--to-branch NAME in the place of --commit makes a branch that git can merge",
+                ));
         }
         let wanted = self.wanted();
         let prepared = self.commit.then(|| git::Prepared::of(session, review, &wanted));
@@ -183,15 +207,22 @@ pub(super) fn passing_risks(call: &Invocation, card: &Card, passing: &[Passing])
 }
 
 /// Commits what has landed.
-pub(super) fn commit(call: &Invocation, prepared: git::Prepared) -> Result<()> {
+pub(super) fn commit(
+    call: &Invocation,
+    (state, session): (&StateDir, &Session),
+    prepared: git::Prepared,
+) -> Result<()> {
     let left = prepared.unsaid;
     let done = prepared.finish()?;
+    let id = &session.snapshot.id;
+    // For whoever undoes the landing: nothing else depends on it.
+    let _ = undo::note_commit(state, id, &done.commit, done.parent.as_deref());
     let commit = short(&done.commit);
     call.ui.status(match &done.branch {
         Some(branch) => format!("Committed it on {} ({commit}).", visible_name(branch.as_bytes())),
         None => format!("Committed it; HEAD is at no branch ({commit})."),
     });
-    unsaid(call, left);
+    unsaid(call, id, left);
     Ok(())
 }
 
@@ -200,7 +231,7 @@ fn list(call: &Invocation, kept: &[String]) {
     if kept.is_empty() {
         return;
     }
-    let commits = if kept.len() == 1 { "1 commit" } else { &format!("{} commits", kept.len()) };
+    let commits = counted(kept.len() as u64, "commit", "commits");
     call.ui.status(format!("With {commits} that the session made:"));
     for subject in kept {
         let subject = crate::ui::text::visible(subject.as_bytes());
@@ -208,16 +239,16 @@ fn list(call: &Invocation, kept: &[String]) {
     }
 }
 
-fn unsaid(call: &Invocation, count: usize) {
+fn unsaid(call: &Invocation, id: &SessionId, count: usize) {
     if count > 0 {
-        let changes = if count == 1 { "1 change is" } else { &format!("{count} changes are") };
+        let changes = counted(count as u64, "change is", "changes are");
         call.ui.warning(format!(
-            "{changes} not in the commit, because git can't hold it; landbox diff says which"
+            "{changes} not in the commit, because git can't hold that; landbox diff {id} says which"
         ));
     }
 }
 
-fn short(commit: &str) -> &str {
+pub(super) fn short(commit: &str) -> &str {
     commit.get(..12).unwrap_or(commit)
 }
 

@@ -6,6 +6,7 @@ use crate::host;
 use crate::land::{self, apply, undo};
 use crate::overlay::remove::{disk_usage, remove_tree};
 use crate::session::store::{Session, StateDir, show as show_path};
+use crate::ui::text::counted;
 use clap::Args;
 use jiff::{SignedDuration, Timestamp};
 use landbox_shared::path::AbsPath;
@@ -56,6 +57,8 @@ enum Fate {
 enum Left {
     /// Changes that the ignore rules cover.
     Ignored(u64),
+    /// Commits that its owner has not got, by the names for them.
+    Commits(u64),
     /// Files on other file systems, mounted in the project.
     Mounted(u64),
     /// Checkpoints, which may hold what was never landed.
@@ -153,9 +156,9 @@ pub(super) fn gc(call: &Invocation, args: GcArgs) -> Result<u8> {
     } else {
         let bytes: u64 = report.removed.iter().map(|r| r.bytes).sum();
         call.ui.status(format!(
-            "landbox: {} {} sessions ({}), {} kept",
+            "landbox: {} {} ({}), {} kept",
             if args.dry_run { "would remove" } else { "removed" },
-            report.removed.len(),
+            counted(report.removed.len() as u64, "session", "sessions"),
             show::size_word(bytes),
             report.kept
         ));
@@ -201,25 +204,33 @@ fn word(reason: Reason) -> &'static str {
 
 fn describe(session: &Session) -> String {
     let folder = show_path(session.snapshot.policy.project.as_path());
-    format!("{folder}, created {}", session.snapshot.created_at)
+    // Never landed, and gone with the session: what it keeps of itself lies there.
+    let home = |layer: &&LayerPolicy| layer.kind == LayerKind::Home;
+    let layers = session.snapshot.policy.layers.iter().filter(home);
+    let files: u64 = layers.map(|layer| land::layer_files(session, layer).unwrap_or(0)).sum();
+    let home = match files {
+        0 => String::new(),
+        files => format!(", with {} of its home", counted(files, "file", "files")),
+    };
+    format!("{folder}, created {}{home}", session.snapshot.created_at)
 }
 
 /// What the owner is told of a session that stays for what its landings left.
 fn holds(session: &Session, left: Left) -> String {
     let id = &session.snapshot.id;
-    let number = |count: u64, one: &str, more: &str| match count {
-        1 => format!("1 {one}"),
-        _ => format!("{count} {more}"),
-    };
     let (what, next) = match left {
         Left::Ignored(count) => (
-            number(count, "change to ignored files was", "changes to ignored files were"),
+            counted(count, "change to ignored files was", "changes to ignored files were"),
             format!(
                 "Look at them with landbox diff {id} --with-ignored, take them with landbox land {id} --with-ignored"
             ),
         ),
+        Left::Commits(_) => (
+            "commits of its own were".to_owned(),
+            format!("Take them with landbox land {id} --to-branch NAME --keep-commits"),
+        ),
         Left::Mounted(count) => (
-            number(
+            counted(
                 count,
                 "file on a mounted file system was",
                 "files on mounted file systems were",
@@ -229,7 +240,7 @@ fn holds(session: &Session, left: Left) -> String {
             ),
         ),
         Left::Checkpoints(count) => (
-            number(count, "checkpoint was", "checkpoints were"),
+            counted(count, "checkpoint was", "checkpoints were"),
             format!(
                 "Look at one with landbox land {id} --checkpoint N (landbox show {id} lists them)"
             ),
@@ -241,9 +252,12 @@ fn holds(session: &Session, left: Left) -> String {
 }
 
 /// What a session holds whose landings left nothing of the project's changes; `None` where it is no more.
-fn left(session: &Session, ignored: u64) -> Option<Left> {
-    if ignored > 0 {
-        return Some(Left::Ignored(ignored));
+fn left(session: &Session, behind: land::LeftBehind) -> Option<Left> {
+    if behind.ignored > 0 {
+        return Some(Left::Ignored(behind.ignored));
+    }
+    if behind.commits > 0 {
+        return Some(Left::Commits(behind.commits));
     }
     let mounts = |layer: &&LayerPolicy| layer.kind == LayerKind::Mount;
     let count = |layer: &LayerPolicy| land::layer_files(session, layer).unwrap_or(1);
@@ -272,8 +286,8 @@ fn fate(session: &Session, expired: bool) -> Result<Fate> {
     }
     let is_landed = landing.count > 0 && !show::holds_changes(session);
     // What can't be counted counts as held.
-    let ignored = if is_landed { land::ignored_left(session).ok() } else { None };
-    let held = ignored.map(|ignored| left(session, ignored));
+    let behind = if is_landed { land::left_behind(session).ok() } else { None };
+    let held = behind.map(|behind| left(session, behind));
     if held == Some(None) {
         return Ok(Fate::Goes(Reason::Landed));
     }

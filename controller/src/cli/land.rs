@@ -13,6 +13,7 @@ use crate::seal::Key;
 use crate::session::store::{Session, StateDir};
 use crate::ui::card::{View, render};
 use crate::ui::patch::Preview;
+use crate::ui::text::counted;
 use clap::Args;
 use landbox_shared::digest::Digest;
 use landbox_shared::path::AbsPath;
@@ -82,7 +83,8 @@ pub(super) fn land(call: &Invocation, args: LandArgs) -> Result<u8> {
     let expected = args.expect.as_deref().map(expected).transpose()?;
     let accepted = consent::parse(&args.accept_risk)?;
     let applies = args.apply || args.elsewhere.commit;
-    args.elsewhere.check()?;
+    let chooses = args.interactive || args.checkpoint.is_some() || args.select.chooses();
+    args.elsewhere.check(chooses)?;
     if !applies && (args.yes || expected.is_some() && !args.elsewhere.is_asked()) {
         let flag = if args.yes { "--yes" } else { "--expect" };
         return Err(Failure::new(
@@ -92,6 +94,7 @@ pub(super) fn land(call: &Invocation, args: LandArgs) -> Result<u8> {
     }
     let Opened { state, session } = open(call, args.id.as_deref())?;
     let id = &session.snapshot.id;
+    args.elsewhere.ready(&session)?;
     let mut selection = args.select.selection()?;
     selection.checkpoint = args.checkpoint;
     let mut review = Review::of(&session, None, selection.clone())?;
@@ -105,7 +108,7 @@ pub(super) fn land(call: &Invocation, args: LandArgs) -> Result<u8> {
         )
         .hint(format!("landbox land {id} shows them as they are")));
     }
-    if review.selected().next().is_none() {
+    if review.selected().next().is_none() && !args.elsewhere.may_be_all_landed() {
         return Err(Failure::new(Kind::Nothing, format!("session {id} has nothing to land")));
     }
     if args.interactive {
@@ -191,7 +194,8 @@ pub(super) fn land(call: &Invocation, args: LandArgs) -> Result<u8> {
     card.receipt = Some(landed.receipt.clone());
     card.applied = true;
     card.durability = if landed.synced { Durability::Synced } else { Durability::Unsynced };
-    let committed = committing.map_or(Ok(()), |prepared| super::elsewhere::commit(call, prepared));
+    let committed = committing
+        .map_or(Ok(()), |prepared| super::elsewhere::commit(call, (&state, &session), prepared));
     let code = report(call, &session, &card, &landed)?;
     committed.map(|()| code)
 }
@@ -227,9 +231,9 @@ fn report(call: &Invocation, session: &Session, card: &Card, landed: &Landed) ->
     if call.ui.json {
         call.ui.document(card)?;
     } else {
-        let files = if landed.changes == 1 { "change" } else { "changes" };
+        let changes = counted(landed.changes as u64, "change", "changes");
         let target = &session.snapshot.policy.project;
-        call.ui.status(format!("Landed {} {files} in {target}.", landed.changes));
+        call.ui.status(format!("Landed {changes} in {target}."));
     }
     if let Some(path) = &landed.aside {
         call.ui.warning(format!(
@@ -245,7 +249,8 @@ fn report(call: &Invocation, session: &Session, card: &Card, landed: &Landed) ->
         card.changes.iter().filter(|c| !c.landable && c.group == crate::land::kind::Group::Project);
     let held = held.count();
     if held > 0 {
-        call.ui.warning(format!("{held} of the changes can't land; landbox diff says why"));
+        let id = &session.snapshot.id;
+        call.ui.warning(format!("{held} of the changes can't land; landbox diff {id} says why"));
     }
     match &landed.disturbed {
         None => Ok(0),

@@ -6,7 +6,7 @@ use crate::host;
 use crate::land::receipt::{Event, Verdict, verify};
 use crate::seal::trusted;
 use crate::session::store::show;
-use crate::ui::text::visible;
+use crate::ui::text::{counted, visible};
 use clap::{Args, Subcommand};
 use std::fs::File;
 use std::io::Read;
@@ -66,11 +66,11 @@ fn tell(call: &Invocation, file: &Path, verdict: &Verdict) -> Result<()> {
         None => format!("uid {}", receipt.uid),
     };
     call.ui.result(format!(
-        "{}: good\n{word} {} of session {}, {} paths in {}\nby {who} at {}\nchanges {}\nkey {key}\n",
+        "{}: good\n{word} {} of session {}, {} in {}\nby {who} at {}\nchanges {}\nkey {key}\n",
         show(file),
         receipt.number,
         receipt.session,
-        receipt.changes.len(),
+        counted(receipt.changes.len() as u64, "path", "paths"),
         text(&receipt.project),
         text(&receipt.at),
         receipt.changeset_digest

@@ -17,6 +17,9 @@ pub(super) struct ResumeArgs {
     /// Write the session document to FILE at exit
     #[arg(long, value_name = "FILE")]
     report: Option<std::path::PathBuf>,
+    // Refused: it is no use where stdout belongs to the command, so help does not list it.
+    #[arg(long, hide = true)]
+    json: bool,
     /// Session: exact id, exact name, or a unique prefix
     #[arg(value_name = "ID")]
     id: String,

@@ -53,6 +53,9 @@ pub(super) struct RunArgs {
     /// Write the session document to FILE at exit
     #[arg(long, value_name = "FILE")]
     report: Option<std::path::PathBuf>,
+    // Refused: it is no use where stdout belongs to the command, so help does not list it.
+    #[arg(long, hide = true)]
+    json: bool,
     /// The command and its arguments
     #[arg(value_name = "CMD", trailing_var_arg = true)]
     command: Vec<OsString>,

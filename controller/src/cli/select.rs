@@ -49,6 +49,11 @@ pub(super) fn of_paths(paths: Vec<OsString>) -> Selection {
 }
 
 impl SelectArgs {
+    /// Whether they choose a part.
+    pub(super) fn chooses(&self) -> bool {
+        self.only_group.is_some() || !self.exclude.is_empty() || !self.paths.is_empty()
+    }
+
     pub(super) fn selection(self) -> Result<Selection> {
         Ok(Selection {
             with_ignored: self.with_ignored,

@@ -11,7 +11,7 @@ use crate::session::egress::Ledger;
 use crate::session::model::Phase;
 use crate::session::store::{Session, StateDir, show as show_path};
 use crate::session::traffic;
-use crate::ui::text::visible;
+use crate::ui::text::{counted, visible};
 use clap::Args;
 use landbox_shared::bytes;
 use landbox_shared::event::Status;
@@ -212,7 +212,9 @@ fn face(session: &Session, document: &Document<'_>, findings: &Findings) -> Stri
     }
     let landing = &session.state.landing;
     let changes = match session.state.changes {
-        Some(c) => format!("{} files, +{} -{}", c.files, c.added, c.deleted),
+        Some(c) => {
+            format!("{}, +{} -{}", counted(c.files, "file", "files"), c.added, c.deleted)
+        }
         None => format!("not counted; landbox diff {} shows them", snapshot.id),
     };
     line("changes", &changes);
@@ -221,7 +223,7 @@ fn face(session: &Session, document: &Document<'_>, findings: &Findings) -> Stri
         line("your edit", &format!("{}, which the session changed", visible(path.as_bytes())));
     }
     if let Some(more @ 1..) = findings.owner_edits.len().checked_sub(NAMED) {
-        line("your edit", &format!("of {more} more files"));
+        line("your edit", &format!("of {}", counted(more as u64, "more file", "more files")));
     }
     for checkpoint in &findings.checkpoints {
         let message = checkpoint.message.as_deref().unwrap_or_default();
@@ -236,11 +238,12 @@ fn face(session: &Session, document: &Document<'_>, findings: &Findings) -> Stri
             0 => String::new(),
             n => format!(", {n} of them undone"),
         };
-        line("landing", &format!("landed {} times, last {at}{undone}", landing.count));
+        let times = counted(landing.count.into(), "time", "times");
+        line("landing", &format!("landed {times}, last {at}{undone}"));
     }
     if let Some(undo) = &findings.undo {
         let bytes = size_word(undo.bytes);
-        let times = if undo.count == 1 { "1 landing" } else { &format!("{} landings", undo.count) };
+        let times = counted(undo.count, "landing", "landings");
         line("undo", &format!("{times}, until {}; keeps {bytes}", undo.until));
     }
     for path in &findings.receipts {

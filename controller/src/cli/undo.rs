@@ -1,12 +1,12 @@
 //! `landbox undo`.
 
-use super::Invocation;
+use super::{Invocation, elsewhere};
 use crate::error::{Context, Failure, Kind, Result};
 use crate::host;
 use crate::land::{apply, undo};
 use crate::seal::Key;
 use crate::session::store::{StateDir, show};
-use crate::ui::text::visible;
+use crate::ui::text::{counted, visible};
 use clap::Args;
 use landbox_shared::path::AbsPath;
 
@@ -56,15 +56,12 @@ pub(super) fn undo(call: &Invocation, args: UndoArgs) -> Result<u8> {
             "landed_at": undone.landed_at,
             "changes": undone.changes,
             "pending": undone.pending,
+            "commit": undone.commit.as_ref().map(|commit| &commit.id),
             "kept": undone.kept.as_ref().map(|path| show(path)),
             "receipt": show(&undone.receipt),
         }))?;
     } else {
-        let changes = if undone.changes == 1 {
-            "1 change".into()
-        } else {
-            format!("{} changes", undone.changes)
-        };
+        let changes = counted(undone.changes, "change", "changes");
         call.ui.status(format!(
             "Undid the landing of {} of {id}: {changes} in {}.",
             undone.landed_at, undone.project
@@ -72,6 +69,17 @@ pub(super) fn undo(call: &Invocation, args: UndoArgs) -> Result<u8> {
         if undone.pending {
             call.ui.status(format!("They wait in the session again: landbox land {id}"));
         }
+    }
+    if let Some(commit) = &undone.commit {
+        let short = elsewhere::short(&commit.id);
+        let back = match &commit.parent {
+            Some(parent) => format!(
+                "git reset {} takes it off the branch, as long as it is the last",
+                elsewhere::short(parent)
+            ),
+            None => format!("git revert {short} takes it back"),
+        };
+        call.ui.warning(format!("its commit {short} stays in the repository; {back}"));
     }
     if let Some(kept) = &undone.kept {
         call.ui.warning(format!(

@@ -4,7 +4,7 @@ use super::card::{Card, Groups, OtherLayer, card_changes};
 use super::changeset::{Bodies, Change, Node, OldBytes};
 use super::checkpoint;
 use super::digest::digest;
-use super::git::{Sayable, Source};
+use super::git::{Sayable, Source, unkept};
 use super::interactive::Item;
 use super::kind::{ChangeState, Durability, Group};
 use super::layer::{LayerView, policy_of, project_of};
@@ -383,12 +383,21 @@ pub fn owner_edits(session: &Session, live: bool) -> Result<Vec<RelPath>> {
     Ok(met.map(|c| c.old_path.as_ref().unwrap_or(&c.path).clone()).collect())
 }
 
-/// Number of changes in a stopped session's project layer that the ignore rules cover: a landing leaves them, unless it
-/// was asked to take them.
-pub fn ignored_left(session: &Session) -> Result<u64> {
+/// What landings leave in a stopped session unless they are asked to take it.
+#[derive(Clone, Copy, Debug)]
+pub struct LeftBehind {
+    /// Number of changes in its project layer that the ignore rules cover.
+    pub ignored: u64,
+    /// Number of branches, tags and heads of its own whose commits the owner has not got.
+    pub commits: u64,
+}
+
+/// Looks for what landings leave in a stopped session.
+pub fn left_behind(session: &Session) -> Result<LeftBehind> {
     let review = Review::with(session, None, Selection::default(), false, false)?;
     let ignored = review.view.changeset.changes.iter().filter(|c| c.group == Group::Ignored);
-    Ok(ignored.count() as u64)
+    let ignored = ignored.count() as u64;
+    Ok(LeftBehind { ignored, commits: unkept(session, &review.view)? })
 }
 
 /// Number of entries that a layer holds.

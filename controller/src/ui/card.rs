@@ -1,7 +1,7 @@
 //! The review card on a terminal. Every change of the selection has its line: only the text of the diff is ever cut.
 
 use super::patch::Preview;
-use super::text::{visible, visible_name};
+use super::text::{counted, visible, visible_name};
 use crate::land::card::{Card, CardChange, octal};
 use crate::land::kind::{ChangeKind, ChangeState, Durability, EntryType, Group};
 use crate::land::risk::RiskKind;
@@ -108,34 +108,30 @@ fn folder(path: &[u8]) -> &[u8] {
     path.iter().rposition(|b| *b == b'/').map_or(&[], |at| &path[..at])
 }
 
-fn plural(count: u64, one: &str, many: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { many })
-}
-
 fn head(page: &mut Page, card: &Card, view: &View<'_>) {
     let title = if card.applied { "Landed changes of" } else { "Changes of" };
     page.line(&page.paint(BOLD, &format!("{title} session {}", card.session)));
     for target in &card.targets {
         page.field("into", &visible_name(target.as_bytes()));
     }
-    let files = plural(card.files, "file", "files");
+    let files = counted(card.files, "file", "files");
     page.field("changes", &format!("{files}, {}", page.lines(card.added, card.deleted)));
     if card.groups.ignored > 0 {
-        let count = plural(card.groups.ignored, "file", "files");
+        let count = counted(card.groups.ignored, "file", "files");
         let included = card.changes.iter().any(|c| c.selected && c.group == Group::Ignored);
         let what = if included { "included" } else { "left out; --with-ignored takes them in" };
         page.field("ignored", &format!("{count} covered by the project's ignore rules, {what}"));
     }
     if card.unchosen > 0 {
-        let count = plural(card.unchosen, "file", "files");
+        let count = counted(card.unchosen, "file", "files");
         page.field("others", &format!("{count} that you did not choose, kept for later"));
     }
     if card.groups.git > 0 {
-        let count = plural(card.groups.git, "file", "files");
+        let count = counted(card.groups.git, "file", "files");
         page.field("git", &format!("{count} of git's own, never landed"));
     }
     for other in &card.other_layers {
-        let count = plural(other.files, "file", "files");
+        let count = counted(other.files, "file", "files");
         // The project stands here where another layer is looked at.
         let what = match other.layer.as_str() {
             "project" => "in the project: landbox diff without --layer shows them",
@@ -362,11 +358,11 @@ fn left_out(page: &mut Page, changes: &[&CardChange]) {
             Group::Ignored => "ignored",
             Group::Git => "git",
         };
-        let count = plural(count, "file", "files");
+        let count = counted(count, "file", "files");
         page.line(&format!("  {word:<9}   {count:<20}  {}", visible_name(top)));
         if runs > 0 {
             let text =
-                format!("among them {}", plural(runs, "hook or setting", "hooks or settings"));
+                format!("among them {}", counted(runs, "hook or setting", "hooks or settings"));
             let text = page.paint(YELLOW, &format!("{text} that git would run programs by"));
             page.line(&format!("{:COLUMN$}    {text}", ""));
         }
@@ -390,7 +386,7 @@ fn show_preview(page: &mut Page, preview: &Preview, card: &Card) {
         page.line(&format!("  | {line}"));
     }
     if preview.hidden() > 0 {
-        let count = plural(preview.hidden(), "more line", "more lines");
+        let count = counted(preview.hidden(), "more line", "more lines");
         page.line(&page.paint(YELLOW, &format!("  {count}: landbox diff {}", card.session)));
     }
 }

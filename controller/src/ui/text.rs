@@ -40,6 +40,11 @@ pub fn visible_name(bytes: &[u8]) -> String {
     }
 }
 
+/// A count with its word.
+pub fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
 /// The first `most` characters, and how many were left out.
 pub fn cut(text: &str, most: usize) -> (&str, usize) {
     match text.char_indices().nth(most) {

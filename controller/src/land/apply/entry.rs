@@ -3,6 +3,7 @@
 //! ```text
 //! <state>/undo/<project>/<session>-<n>.json    0600: which landing, and where the old objects are
 //! <state>/undo/<project>/<session>-<n>.steps   what it did, and its receipt
+//! <state>/undo/<project>/<session>-<n>.commit  where it was committed, too: that commit and the one before it, as lines
 //! <place>/<project>/<session>-<n>/             the old objects, by the number of their step
 //! ```
 //! `.new` until the landing has happened; `.undone` from the moment in which it is undone.
@@ -149,6 +150,21 @@ impl Entry {
         self.stand(state, Standing::Kept, Standing::Undone)
     }
 
+    fn commit_path(&self, state: &StateDir) -> PathBuf {
+        folder(state, &self.project).join(format!("{}.commit", self.name()))
+    }
+
+    /// Notes the commit of what landed, and the one before it.
+    pub(in crate::land) fn note_commit(&self, state: &StateDir, lines: &str) -> Result<()> {
+        let path = self.commit_path(state);
+        std::fs::write(&path, lines).context(|| format!("can't write {}", show(&path)))
+    }
+
+    /// What was noted of its commit.
+    pub(in crate::land) fn commit(&self, state: &StateDir) -> Option<String> {
+        std::fs::read_to_string(self.commit_path(state)).ok()
+    }
+
     /// Whether it is known what the landing did: it is as long as nothing of it was removed.
     pub(super) fn has_detail(&self, state: &StateDir) -> bool {
         self.detail_path(state).exists()
@@ -171,6 +187,7 @@ impl Entry {
         let parts = super::parts::parts_of(&state.sessions_dir(), &self.session, self.number);
         remove_tree(&parts).context(|| format!("can't remove {}", show(&parts)))?;
         forget(&self.detail_path(state))?;
+        forget(&self.commit_path(state))?;
         forget(&self.path(state, Standing::Undone))?;
         for path in [self.detail_path(state), self.path(state, Standing::New)] {
             let mut beside = path.into_os_string();

@@ -83,6 +83,11 @@ fn taken(
     Ok((manifest.summary(), gone))
 }
 
+/// Fails where a session has no such checkpoint, or none at all.
+pub fn look_up(session: &Session, number: Option<u32>) -> Result<()> {
+    Folder::open(session)?.find(session, number).map(drop)
+}
+
 /// Brings a stopped session's layers back to what they were at a checkpoint, the newest if none is named. What they hold
 /// now becomes a checkpoint first. Gives both.
 pub fn rewind(
@@ -95,7 +100,9 @@ pub fn rewind(
     let folder = Folder::open(&session)?;
     finish_held(state, &session, &folder)?;
     let _stopped = stop(&session).map_err(|failure| {
-        failure.hint("a checkpoint can be taken meanwhile, and landed: landbox land --checkpoint N")
+        failure.hint(format!(
+            "a checkpoint can be taken meanwhile, and landed: landbox land {id} --checkpoint N"
+        ))
     })?;
     let manifest = folder.find(&session, number)?;
     let (before, _) =

@@ -175,9 +175,10 @@ impl Folder {
                     Some(number) => format!("session {id} has no checkpoint {number}"),
                     None => format!("session {id} has no checkpoint"),
                 };
-                Err(Failure::new(Kind::Usage, what).hint(format!(
-                    "landbox show {id} lists them; landbox checkpoint {id} takes one"
-                )))
+                let lists = format!("landbox show {id} lists them; ");
+                let lists = if all.is_empty() { "" } else { &lists };
+                let hint = format!("{lists}landbox checkpoint {id} takes one");
+                Err(Failure::new(Kind::Usage, what).hint(hint))
             }
         }
     }

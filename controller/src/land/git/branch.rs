@@ -39,19 +39,22 @@ pub fn to_branch(
     let repo = Repo::find(Git::find(target.as_path())?, target)?;
     let branch = free(&repo, name)?;
     let source = review.source();
-    if source.sayable.changes.is_empty() {
+    // Where all of it has landed, its commits may still be wanted.
+    if source.sayable.changes.is_empty() && !wanted.keep {
         return Err(nothing());
     }
     let workshop = Workshop::open(&repo, &session.dir)?;
     let ground = || Ground::newest(&repo, &source);
     let history = History::make((session, &repo, &workshop), target, &source, wanted, ground)?;
-    let History { tip: commit, ground, starts, kept, risks, .. } = history;
+    let History { tip: commit, ground, starts, kept, ids, risks, .. } = history;
     if !agree(&risks)? {
         return Ok(None);
     }
     let changes = source.sayable.changes.len();
     workshop.hand_over(&commit, &starts, changes + kept.len())?;
     move_refs(&repo, &format!("create {branch} {commit}\n"), "landbox: new branch")?;
+    // Where that can't be noted, the session is only kept for longer.
+    let _ = super::keep::note(&session.dir, &ids);
     let past = ground.commit != repo.head()?;
     Ok(Some(Branch { commit, changes, unsaid: source.sayable.unsaid, past, kept }))
 }
@@ -69,13 +72,30 @@ pub(super) fn free(repo: &Repo, name: &str) -> Result<String> {
     let mut find = repo.command();
     find.args(["show-ref", "--verify", "-q", &full]);
     if outcome(&mut find)?.status.success() {
+        let other = another(repo, name)?;
         return Err(Failure::new(Kind::Refused, format!("there is a branch {shown} already"))
-            .hint("choose another name, or delete that one with git branch -d"));
+            .hint(format!(
+                "another name is free: --to-branch {}",
+                visible_name(other.as_bytes())
+            )));
     }
     Ok(full)
 }
 
+/// A name like `name` that no branch has.
+fn another(repo: &Repo, name: &str) -> Result<String> {
+    let mut list = repo.command();
+    list.args(["for-each-ref", "--format=%(refname)", "refs/heads"]);
+    let taken = outcome(&mut list)?.stdout;
+    let is_taken = |name: &String| {
+        let full = format!("refs/heads/{name}");
+        taken.split(|b| *b == b'\n').any(|line| line == full.as_bytes())
+    };
+    let mut names = (2u32..).map(|n| format!("{name}-{n}"));
+    Ok(names.find(|name| !is_taken(name)).unwrap_or_else(|| name.to_owned()))
+}
+
 pub(super) fn nothing() -> Failure {
     Failure::new(Kind::Nothing, "there is nothing in it that a commit can hold")
-        .hint("landbox land --apply lands it")
+        .hint("--apply in its place lands it")
 }

@@ -15,6 +15,7 @@ use crate::land::review::Review;
 use crate::land::risk::consent::Passing;
 use crate::session::store::Session;
 use crate::ui::text::visible_name;
+use landbox_shared::path::AbsPath;
 use std::collections::HashMap;
 
 /// What git keeps while something is under way that a commit would break.
@@ -37,6 +38,8 @@ pub struct Prepared {
     branch: Option<String>,
     written: Vec<Written>,
     starts: Vec<String>,
+    /// The session's folder, and the names that its commits had in it.
+    ids: (std::path::PathBuf, Vec<String>),
     /// Number of changes that land but that git can't hold.
     pub unsaid: usize,
     /// First line of the message of each commit of the session's that comes with it, the oldest first.
@@ -50,8 +53,16 @@ pub struct Prepared {
 pub struct Committed {
     /// The commit.
     pub commit: String,
+    /// The commit before it.
+    pub parent: Option<String>,
     /// The branch it is on; `None` where HEAD is at no branch.
     pub branch: Option<String>,
+}
+
+/// Fails where nothing can be committed in the repository of `project`, or there is none.
+pub fn ready_to_commit(project: &AbsPath) -> Result<()> {
+    let repo = Repo::find(Git::find(project.as_path())?, project)?;
+    refuse_under_way(&repo)
 }
 
 impl Prepared {
@@ -68,7 +79,7 @@ impl Prepared {
         let workshop = Workshop::open(&repo, &session.dir)?;
         let ground = || Ground::head(&repo, &source);
         let history = History::make((session, &repo, &workshop), target, &source, wanted, ground)?;
-        let History { tip: commit, ground, written, starts, kept, risks } = history;
+        let History { tip: commit, ground, written, starts, kept, ids, risks } = history;
         if ground.commit != repo.head()? {
             let text = "the session's commits start from another commit than HEAD";
             return Err(Failure::new(Kind::Conflict, text)
@@ -77,7 +88,20 @@ impl Prepared {
         refuse_staged(&repo, &written, &ground)?;
         let unsaid = source.sayable.unsaid;
         let parent = ground.commit;
-        Ok(Self { repo, workshop, commit, parent, branch, written, starts, unsaid, kept, risks })
+        let ids = (session.dir.clone(), ids);
+        Ok(Self {
+            repo,
+            workshop,
+            commit,
+            parent,
+            branch,
+            written,
+            starts,
+            ids,
+            unsaid,
+            kept,
+            risks,
+        })
     }
 
     /// Writes the commit to the owner's repository, for a landing that is about to happen. Still nothing points to it.
@@ -88,7 +112,7 @@ impl Prepared {
 
     /// Moves the branch, once what is in the commit has landed.
     pub fn finish(self) -> Result<Committed> {
-        let Self { repo, commit, parent, branch, written, .. } = self;
+        let Self { repo, commit, parent, branch, written, ids, .. } = self;
         // The rest of the message is for whoever must go on by hand.
         let later = |failure: Failure, what: &str, hint: String| {
             let message = format!("all of it landed, but {what}: {}", failure.message);
@@ -107,12 +131,14 @@ impl Prepared {
         moved.map_err(|failure| {
             later(failure, "it is not committed", format!("the commit is there: git show {commit}"))
         })?;
+        // Where that can't be noted, the session is only kept for longer.
+        let _ = super::keep::note(&ids.0, &ids.1);
         update_index(&repo, &written).map_err(|failure| {
             let hint = "git reset -q puts the index right, but also unstages what you staged";
             later(failure, "the index does not know of the commit yet", hint.into())
         })?;
         let branch = branch.map(|name| name.trim_start_matches("refs/heads/").to_owned());
-        Ok(Committed { commit, branch })
+        Ok(Committed { commit, parent, branch })
     }
 }
 
@@ -123,7 +149,7 @@ fn refuse_under_way(repo: &Repo) -> Result<()> {
                 Kind::Refused,
                 format!("{what} is under way in the repository"),
             )
-            .hint("finish or abort it first; landbox land --apply lands without a commit"));
+            .hint("finish or abort it first; --apply in the place of --commit lands without one"));
         }
     }
     if repo.git_dir.join("index.lock").symlink_metadata().is_ok() {
@@ -147,7 +173,7 @@ fn refuse_staged(repo: &Repo, written: &[Written], ground: &Ground) -> Result<()
         let [mode, id, stage] = parts[..] else { continue };
         if stage != "0" {
             return Err(Failure::new(Kind::Refused, "the index holds conflicts of a merge")
-                .hint("resolve them first; landbox land --apply lands without a commit"));
+                .hint("resolve them first; --apply in the place of --commit lands without one"));
         }
         index.insert(name, Entry { mode: mode.to_owned(), id: id.to_owned() });
     }

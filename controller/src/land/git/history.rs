@@ -34,6 +34,8 @@ pub(super) struct History {
     pub starts: Vec<String>,
     /// First line of each of the session's messages.
     pub kept: Vec<String>,
+    /// The names of its commits in the session.
+    pub ids: Vec<String>,
     /// What deserves a second look in them.
     pub risks: Vec<Passing>,
 }
@@ -62,18 +64,34 @@ impl History {
             let onto = Onto { parent: ground.commit.as_deref(), tree: None };
             let (tip, written) = make(repo, workshop, source, &ground, &onto, &message)?;
             let starts = ground.commit.iter().cloned().collect();
-            return Ok(Self { tip, ground, written, starts, kept: Vec::new(), risks: Vec::new() });
+            let (kept, ids, risks) = (Vec::new(), Vec::new(), Vec::new());
+            return Ok(Self { tip, ground, written, starts, kept, ids, risks });
         };
+        // What has landed is no change any more, so the last commit would take it back.
+        let landing = &session.state.landing;
+        let landed = landing.count as usize > landing.undone.len();
+        if landed && !source.sayable.changes.is_empty() {
+            let id = &session.snapshot.id;
+            let text = "a part of what the session changed has landed already, so its commits and the rest do not go together";
+            return Err(Failure::new(Kind::Refused, text)
+                .hint("land the rest, too; then --to-branch NAME --keep-commits still takes the commits")
+                .hint(format!("or take the landing back first: landbox undo {id}")));
+        }
         // The files are what the card says, whatever the commits say: the last commit makes the difference.
         let ground = Ground::among(repo, source, kept.starts.iter().cloned())?;
         let base = ground.commit.as_deref().unwrap_or_default();
         let tree = workshop.object(&format!("{base}^{{tree}}"))?;
-        let onto = Onto { parent: Some(&kept.tip), tree: Some(&tree) };
-        let (last, written) = make(repo, workshop, source, &ground, &onto, &message)?;
-        let same = workshop.object(&format!("{last}^{{tree}}"))?
-            == workshop.object(&format!("{}^{{tree}}", kept.tip))?;
-        let tip = if same { kept.tip } else { last };
         let starts = kept.starts.into_iter().collect();
-        Ok(Self { tip, ground, written, starts, kept: kept.subjects, risks: kept.risks })
+        let (subjects, ids, risks) = (kept.subjects, kept.ids, kept.risks);
+        let (tip, written) = if source.sayable.changes.is_empty() {
+            (kept.tip, Vec::new())
+        } else {
+            let onto = Onto { parent: Some(&kept.tip), tree: Some(&tree) };
+            let (last, written) = make(repo, workshop, source, &ground, &onto, &message)?;
+            let same = workshop.object(&format!("{last}^{{tree}}"))?
+                == workshop.object(&format!("{}^{{tree}}", kept.tip))?;
+            (if same { kept.tip } else { last }, written)
+        };
+        Ok(Self { tip, ground, written, starts, kept: subjects, ids, risks })
     }
 }

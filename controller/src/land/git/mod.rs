@@ -24,8 +24,9 @@ mod stream;
 mod workshop;
 
 pub use branch::{Branch, to_branch};
-pub use commit::{Committed, Prepared};
+pub use commit::{Committed, Prepared, ready_to_commit};
 pub use history::Wanted;
+pub use keep::unkept;
 pub use mail::write_mail;
 pub use message::Message;
 

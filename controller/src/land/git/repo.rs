@@ -93,7 +93,7 @@ pub(super) struct Repo {
 
 fn none(project: &AbsPath) -> Failure {
     Failure::new(Kind::Refused, format!("{project} is in no git repository with a work tree"))
-        .hint("landbox land --apply and --patch FILE need none")
+        .hint("--apply, and --patch FILE, need none")
 }
 
 impl Repo {
@@ -126,7 +126,7 @@ impl Repo {
                     Kind::Refused,
                     format!("this repository names its objects by {name}"),
                 )
-                .hint("landbox land --patch FILE writes a patch"));
+                .hint("--patch FILE in its place writes a patch"));
             }
         };
         Ok(Self {

@@ -33,7 +33,7 @@ impl Git {
     pub(super) fn of(owner: Owner) -> Result<Self> {
         let program = owner.git.clone().ok_or_else(|| {
             Failure::new(Kind::Unavailable, "git is not installed")
-                .hint("landbox land --patch FILE needs no git")
+                .hint("--patch FILE needs no git")
         })?;
         let set = |name| Some((name, std::env::var_os(name).filter(|v| !v.is_empty())?));
         let identity = IDENTITY.into_iter().filter_map(set).collect();

@@ -132,7 +132,7 @@ fn put(
     if *size > LARGEST {
         let name = visible_name(name);
         return Err(Failure::new(Kind::Refused, format!("{name} is too large for a commit"))
-            .hint("leave it out with --exclude; landbox land --apply has no such limit"));
+            .hint("leave it out with --exclude; --apply has no such limit"));
     }
     // A copy that nobody else can write to is compared with what was shown, and then sent.
     let from = source.bodies.new_bytes(change)?;

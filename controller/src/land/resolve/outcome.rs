@@ -110,7 +110,7 @@ impl Resolution {
             format!("nothing was changed, because of conflicts: {}", names.join("; ")),
         )
         .hint("--resolve PATH=mine|theirs|markers|skip decides one path, --resolve-all all of them")
-        .hint("landbox land --patch FILE writes the changes as a patch, to be merged by hand"))
+        .hint("--patch FILE in the place of --apply writes the changes as a patch, to be merged by hand"))
     }
 
     /// Choices for paths that have no use for them.

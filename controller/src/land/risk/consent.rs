@@ -81,8 +81,17 @@ pub fn parse(names: &[String]) -> Result<Vec<RiskKind>> {
         RiskKind::parse(name).ok_or_else(|| {
             let shown = crate::ui::text::visible(name.as_bytes());
             let all: Vec<&str> = KINDS.iter().map(|kind| kind.name()).collect();
-            Failure::new(Kind::Usage, format!("there is no kind of risk called {shown}"))
-                .hint(format!("the kinds are {}", all.join(", ")))
+            let failure =
+                Failure::new(Kind::Usage, format!("there is no kind of risk called {shown}"))
+                    .hint(format!("the kinds are {}", all.join(", ")));
+            let several: Vec<&str> = name.split([',', ' ']).collect();
+            if several.len() > 1 && several.iter().all(|name| RiskKind::parse(name).is_some()) {
+                return failure.hint(format!(
+                    "each goes by itself: --accept-risk {}",
+                    several.join(" --accept-risk ")
+                ));
+            }
+            failure
         })
     };
     names.iter().map(one).collect()

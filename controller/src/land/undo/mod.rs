@@ -23,6 +23,30 @@ use rustix::fs::{self, AtFlags, Timespec, Timestamps, UTIME_OMIT};
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 
+/// The commit that was made of a landing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Commit {
+    /// Its name.
+    pub id: String,
+    /// The name of the one before it, if there is one.
+    pub parent: Option<String>,
+}
+
+/// Notes the commit that was made of a session's last landing.
+pub fn note_commit(
+    state: &StateDir,
+    session: &SessionId,
+    id: &str,
+    parent: Option<&str>,
+) -> Result<()> {
+    let mut all = entry::all(state, Standing::Kept);
+    all.retain(|entry| entry.session == *session);
+    match all.into_iter().max_by_key(|entry| entry.number) {
+        Some(entry) => entry.note_commit(state, &format!("{id}\n{}\n", parent.unwrap_or_default())),
+        None => Ok(()),
+    }
+}
+
 /// What an undo did.
 #[derive(Debug)]
 pub struct Undone {
@@ -38,6 +62,8 @@ pub struct Undone {
     pub changes: u64,
     /// Whether the session shows them again.
     pub pending: bool,
+    /// The commit that was made of it, which stays.
+    pub commit: Option<Commit>,
     /// Where what had landed is kept, if the session no longer holds all of it.
     pub kept: Option<PathBuf>,
     /// A path that somebody changed again right afterwards.
@@ -126,6 +152,11 @@ fn undo_with(
     refuse_changed(inverse::changed(&detail.steps, &project, &stage))?;
     let steps = inverse::inverse(&detail.steps, &stage)?;
     let times = times(state, entry, &detail, &project);
+    let commit = entry.commit(state).and_then(|lines| {
+        let mut lines = lines.lines().map(str::to_owned);
+        let (id, parent) = (lines.next()?, lines.next().filter(|line| !line.is_empty()));
+        Some(Commit { id, parent })
+    });
     let receipt = detail.receipt.undone();
     let mut journal = Journal::new(Work::Undo, entry.clone(), None, &receipt.path(state))?;
     journal.steps = steps;
@@ -169,6 +200,7 @@ fn undo_with(
         landed_at: entry.at.clone(),
         changes: entry.changes,
         pending: finished.pending,
+        commit,
         kept: finished.kept,
         disturbed,
         receipt,

@@ -32,8 +32,8 @@ impl Batch {
         }
     }
 
-    /// Kind and size of an object; `None` where there is none.
-    pub(super) fn check(&mut self, id: &str) -> Result<Option<(Kind, u64)>> {
+    /// What git says of an object before its content.
+    fn ask(&mut self, id: &str) -> Result<String> {
         self.to
             .write_all(format!("{id}\n").as_bytes())
             .and_then(|()| self.to.flush())
@@ -42,7 +42,13 @@ impl Batch {
         if self.from.read_line(&mut line).context(what)? == 0 {
             return Err(Failure::new(FailureKind::Failed, what()));
         }
-        let mut words = line.trim_end().split(' ').skip(1);
+        Ok(line.trim_end().to_owned())
+    }
+
+    /// Kind and size of an object; `None` where there is none.
+    pub(super) fn check(&mut self, id: &str) -> Result<Option<(Kind, u64)>> {
+        let line = self.ask(id)?;
+        let mut words = line.split(' ').skip(1);
         let kind = match words.next() {
             Some("commit") => Kind::Commit,
             Some("tree") => Kind::Tree,
@@ -69,6 +75,11 @@ impl Batch {
 }
 
 impl Batch {
+    /// Whether there is an object of that name, of whatever kind.
+    pub(super) fn has(&mut self, id: &str) -> Result<bool> {
+        Ok(!self.ask(id)?.ends_with(" missing"))
+    }
+
     /// The first `most` bytes of an object, with its size, where content is given.
     pub(super) fn start_of(&mut self, id: &str, most: u64) -> Result<Option<(u64, Vec<u8>)>> {
         let Some((_, size)) = self.check(id)? else { return Ok(None) };

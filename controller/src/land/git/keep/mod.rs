@@ -11,9 +11,12 @@ mod judge;
 mod layer;
 mod object;
 mod pack;
+mod unkept;
 mod walk;
 
 pub(super) use judge::Bounds;
+pub(super) use unkept::note;
+pub use unkept::unkept;
 
 use super::run::{bounded, feed};
 use super::workshop::Workshop;
@@ -39,6 +42,8 @@ pub(super) struct Kept {
     pub starts: BTreeSet<String>,
     /// First line of each message, the oldest first.
     pub subjects: Vec<String>,
+    /// The names that they had in the session.
+    pub ids: Vec<String>,
     /// What in any of them deserves a second look.
     pub risks: Vec<Passing>,
 }
@@ -85,7 +90,7 @@ pub(super) fn keep(
         sent.map_err(|failure| refused(&failure.message))?;
     }
     let mut judge = Judge::new(bounds, workshop)?;
-    let mut anew: HashMap<&str, String> = HashMap::new();
+    let mut anew: HashMap<String, String> = HashMap::new();
     let mut subjects = Vec::new();
     let mut risks = Risks::new();
     for (id, commit) in &found.commits {
@@ -106,11 +111,12 @@ pub(super) fn keep(
             .map(|parent| anew.get(parent.as_str()).map_or(parent.as_str(), String::as_str))
             .collect();
         let written = workshop.write("commit", &commit.write(&parents, committer))?;
-        anew.insert(id, written);
+        anew.insert(id.clone(), written);
         subjects.push(commit.subject());
     }
     let tip = anew.remove(tip.as_str()).ok_or_else(|| refused("the last of them is missing"))?;
     let risks =
         risks.into_iter().map(|((path, kind), why)| Passing { path, risk: Risk { kind, why } });
-    Ok(Some(Kept { tip, starts: found.starts, subjects, risks: risks.collect() }))
+    let ids = found.commits.into_iter().map(|(id, _)| id).collect();
+    Ok(Some(Kept { tip, starts: found.starts, subjects, ids, risks: risks.collect() }))
 }
