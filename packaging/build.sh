@@ -38,7 +38,7 @@ arch=$(dpkg --print-architecture)
 
 if [ -z "$programs" ]; then
   say "Building the programs"
-  programs=$(build_for_package "$top")
+  programs=$(build_for_package "$top" landbox-helper landbox-audit landbox)
 fi
 
 work=$(mktemp -d)

@@ -4,12 +4,13 @@
 say() { printf '%s\n' "$*" >&2; }
 die() { say "$0: $*"; exit 1; }
 
-# What building needs, what running needs on hosts without a usable kernel overlay, what the tests look with, and what makes
-# packages.
+# What building needs, what running needs on hosts without a usable kernel overlay, what the tests look with, what makes
+# packages, and what tries them.
 BUILD_PACKAGES=(ca-certificates gcc libc6-dev libnftnl-dev libmnl-dev pkg-config)
 RUN_PACKAGES=(fuse-overlayfs slirp4netns git)
 TEST_PACKAGES=(acl attr bubblewrap fish libcap2-bin mandoc procps python3 ripgrep strace tmux util-linux zsh)
 PACKAGING_PACKAGES=(dpkg-dev python3)
+DISTRIBUTION_PACKAGES=(apparmor debootstrap dpkg-dev libcap2-bin lintian procps rpm util-linux)
 
 # need_packages NAME..: installs what is missing, as root or with passwordless sudo; else prints the one line to type.
 need_packages() {
@@ -66,11 +67,14 @@ cargo_is_new_enough() {
   [ "$1" -gt 1 ] || [ "$2" -ge 91 ]
 }
 
-# build_release DIR [audit]: builds both programs of the checkout, and landbox-audit, into DIR/target/release. As static as the libraries allow: every
-# session starts both, and finding and relocating shared ones is a good part of that. Debian has no static libmnl, so there
-# the helper shares that and the C library (a third of a millisecond a start); libnftnl is linked in.
+# build_release DIR [PROGRAM..]: builds programs of the checkout, by default helper and controller, into DIR/target/release.
+# As static as the libraries allow: every session starts both, and finding and relocating shared ones is a good part of that.
+# Debian has no static libmnl, so there the helper shares that and the C library (a third of a millisecond a start);
+# libnftnl is linked in.
 build_release() {
-  local manifest=$1/Cargo.toml links=$(realpath "$1")/target/links static=() helper=() nftnl unwinder
+  local manifest=$1/Cargo.toml links=$(realpath "$1")/target/links static=() helper=() nftnl program unwinder
+  shift
+  [ $# -gt 0 ] || set -- landbox-helper landbox
   links_static && static=(-C target-feature=+crt-static)
   nftnl=$(gcc -print-file-name=libnftnl.a)
   # libnftnl leans on libmnl, which a shared one names itself and an archive does not. Last, for linkers that go by order.
@@ -86,9 +90,12 @@ build_release() {
     LIBNFTNL_LIB_DIR=$(realpath "$links") && export LIBNFTNL_LIB_DIR
     helper=(-C link-arg=-lmnl)
   fi
-  release landbox-helper landbox-helper "${helper[@]}"
-  release landbox landbox "${static[@]}"
-  [ "${2:-}" != audit ] || release landbox-helper landbox-audit "${helper[@]}"
+  for program in "$@"; do
+    case $program in
+      landbox) release landbox landbox "${static[@]}" ;;
+      *) release landbox-helper "$program" "${helper[@]}" ;;
+    esac
+  done
 }
 
 # release PACKAGE PROGRAM FLAG..: builds one program of `build_release`.
@@ -96,10 +103,12 @@ release() {
   cargo rustc --quiet --release --locked --manifest-path "$manifest" --package "$1" --bin "$2" -- "${@:3}"
 }
 
-# build_for_package DIR: the same, also landbox-audit, as bytes that do not depend on where the checkout, the crates and the
-# compiler lie. Says in which folder they are.
+# build_for_package DIR PROGRAM..: the same as bytes that do not depend on where the checkout, the crates and the compiler lie.
+# Says in which folder they are.
 build_for_package() {
-  local top=$1 flags=() home
+  local top flags=() home
+  top=$(realpath "$1")
+  shift
   home=$(realpath "${CARGO_HOME:-$HOME/.cargo}")
   flags+=("--remap-path-prefix=$home=/cargo" "--remap-path-prefix=$(rustc --print sysroot)=/rust")
   flags+=("--remap-path-prefix=$top=/landbox")
@@ -108,7 +117,7 @@ build_for_package() {
     CARGO_ENCODED_RUSTFLAGS=$(IFS=$'\x1f' && printf '%s' "${flags[*]}")
     export CARGO_ENCODED_RUSTFLAGS CARGO_TARGET_DIR=$top/target/package/build
     unset RUSTFLAGS
-    build_release "$top" audit >&2
+    build_release "$top" "$@" >&2
   )
   printf '%s\n' "$top/target/package/build/release"
 }
