@@ -4,6 +4,8 @@
 #   tests/run.sh                    all: unit tests of every crate, then the suite
 #   tests/run.sh unit [FILTER..]    the unit tests alone
 #   tests/run.sh suite [FILTER..]   the whole-system tests alone; FILTER and options go to the test programs
+#   tests/run.sh --installed [FILTER..]   the same against the installed packages (see packaging/build.sh), as root: first with
+#                                   the helper's capability, then without
 #
 # As root the suite runs sessions both as an ordinary user and as root. As an ordinary user it runs the first half and
 # says so.
@@ -14,8 +16,8 @@ cd "$(dirname "$0")/.."
 part=${1:-all}
 shift || true
 case $part in
-  all | unit | suite) ;;
-  *) sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+  all | unit | suite | --installed) ;;
+  *) sed -n '2,11s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac
 
 need_packages "${BUILD_PACKAGES[@]}" "${RUN_PACKAGES[@]}" "${TEST_PACKAGES[@]}"
@@ -26,7 +28,7 @@ failed=()
 # A shell that was put in the background ignores the keyboard's signals, and hands that on: tests send them.
 plain=(env --default-signal=INT,QUIT,HUP,PIPE)
 
-if [ "$part" != suite ]; then
+if [ "$part" = all ] || [ "$part" = unit ]; then
   say "== unit tests"
   "${plain[@]}" cargo test --locked --workspace --exclude landbox-tests --no-fail-fast -- "$@" || failed+=("unit tests")
 fi
@@ -68,7 +70,7 @@ export LANDBOX_TEST_BASE=$base LANDBOX_TEST_UID=$(id -u "$user") LANDBOX_TEST_GI
 export LANDBOX_TEST_BIN=$base/bin
 
 say "== building for the suite (sessions run as $user, from $base)"
-cargo build --locked
+[ "$part" = --installed ] || cargo build --locked
 host=$(rustc -vV | sed -n 's/^host: //p')
 # Static, because it also runs where a session shows no libraries; an own folder, because other flags would rebuild all.
 RUSTFLAGS="-C target-feature=+crt-static" cargo build --locked --package landbox-tests --bin prober \
@@ -89,8 +91,39 @@ if [ "$(cat "$base/clis/installed" 2>/dev/null)" != "${clis[*]}" ]; then
   echo "${clis[*]}" >"$base/clis/installed"
 fi
 
-say "== suite"
-# Each test starts processes of its own, most of them waiting: a few more threads than processors.
-"${plain[@]}" cargo test --locked --package landbox-tests --no-fail-fast -- \
-  --test-threads "$(($(nproc) + 2))" "${worlds[@]}" "$@" || failed+=("suite")
+# suite NAME ARG..: all whole-system tests once.
+suite() {
+  local name=$1
+  shift
+  say "== $name"
+  # Each test starts processes of its own, most of them waiting: a few more threads than processors.
+  "${plain[@]}" cargo test --locked --package landbox-tests --no-fail-fast -- \
+    --test-threads "$(($(nproc) + 2))" "${worlds[@]}" "$@" || failed+=("$name")
+}
+
+if [ "$part" != --installed ]; then
+  suite suite "$@"
+  finish
+fi
+
+# With the capability, only keys that root enrolled count: every test's user gets one that is.
+key=$base/installed-key
+cleanup() {
+  setcap cap_sys_admin=p "$installed_helper"
+  [ -z "${id:-}" ] || landbox-audit trust remove "$id" || true
+  rm -rf "$key"
+}
+trap cleanup EXIT
+rm -rf "$key"
+install -d -o "$user" "$key" "$key/project"
+(cd "$key/project" && setpriv --reuid "$LANDBOX_TEST_UID" --regid "$LANDBOX_TEST_GID" --clear-groups \
+  env HOME="$key" landbox run -- true) || true
+[ -f "$key/.config/landbox/keys/signing.key" ] || die "no key was made in $key"
+id=$(basename "$key"/.config/landbox/trusted.d/*.pub .pub)
+read -r -a words <"$key/.config/landbox/trusted.d/$id.pub"
+landbox-audit trust add "${words[@]}"
+[ "$(getcap "$installed_helper")" = "$installed_helper cap_sys_admin=p" ] || die "$installed_helper has not its capability"
+LANDBOX_TEST_KEY=$key/.config/landbox suite "installed, with the capability" "$@"
+setcap -r "$installed_helper"
+suite "installed, without the capability" "$@"
 finish

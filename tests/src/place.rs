@@ -1,7 +1,7 @@
 //! A home, a project and a state folder for one test, owned by the session's user, and removed with it.
 
 use crate::run::Run;
-use crate::world::{self, World};
+use crate::world::{self, Who, World};
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::fs;
@@ -36,6 +36,7 @@ impl Place {
         for folder in [&place.home, &place.outside, &place.project] {
             place.mkdir(folder);
         }
+        place.take_enrolled_key();
         place.write(place.home.join(".profile"), "# the owner's\n");
         place.write(place.home.join(".config/tool/settings.json"), "{}\n");
         place.write(place.home.join(".ssh/id_ed25519"), "PRIVATE KEY of nobody\n");
@@ -45,6 +46,20 @@ impl Place {
         place.write(place.project.join("src/deep/er/file.txt"), "deep\n");
         place.symlink("src/main.py", place.project.join("link"));
         place
+    }
+
+    /// Where only keys that root enrolled count, `LANDBOX_TEST_KEY` is the configuration folder that holds one.
+    fn take_enrolled_key(&self) {
+        let Some(from) = std::env::var_os("LANDBOX_TEST_KEY") else { return };
+        if self.world.who == Who::Root {
+            return;
+        }
+        let keys = self.home.join(".config/landbox/keys");
+        self.mkdir(&keys);
+        let key = keys.join("signing.key");
+        self.write(&key, fs::read(Path::new(&from).join("keys/signing.key")).unwrap());
+        fs::set_permissions(&keys, PermissionsExt::from_mode(0o700)).unwrap();
+        fs::set_permissions(&key, PermissionsExt::from_mode(0o600)).unwrap();
     }
 
     /// The folder that holds all of it.
