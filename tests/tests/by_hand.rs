@@ -196,6 +196,41 @@ worlds! {
     }
 
     [user_kernel]
+    fn a_key_that_is_no_text_ends_no_review(world) {
+        let place = changed(world, TWICE);
+        let mut terminal = place.landbox(["land", "-i", "--apply", "--yes"]).terminal(100, 40);
+        terminal.expect("(1/2) Land this hunk");
+        terminal.send("y\n");
+        let from = terminal.expect_after(0, "(2/2) Land this hunk");
+        terminal.send(b"\xe9\n");
+        terminal.expect_after(from, "One letter, please");
+        terminal.send("y\n");
+        assert_eq!(terminal.wait(), 0, "{}", terminal.shown());
+        assert!(long(&place).contains("three\n") && long(&place).contains("thirty\n"));
+    }
+
+    [user_kernel, user_fuse]
+    fn what_an_interrupted_question_left_of_a_running_session_goes(world) {
+        let place = Place::new(world);
+        let mut live = place.session(["--name", "s"], ["sh", "-c", "echo x > x; echo ready; read line"]).stdin_open().start();
+        live.expect("ready");
+        let scratch = place.sessions()[0].join("scratch");
+        let left = || fs::read_dir(&scratch).map_or(0, Iterator::count);
+        for args in [&["land"][..], &["land", "-i"]] {
+            let mut terminal = place.landbox(args).terminal(100, 40);
+            terminal.expect(if args.len() == 1 { "[y/N]" } else { "Land this hunk" });
+            assert_eq!(left(), 1, "the picture, and nothing of the one before");
+            terminal.send(b"\x03");
+            terminal.wait();
+        }
+        assert_eq!(left(), 1);
+        place.landbox(["gc"]).output().ok();
+        assert_eq!(left(), 0);
+        live.write(b"go\n");
+        live.wait().ok();
+    }
+
+    [user_kernel]
     fn a_part_that_landed_can_be_undone(world) {
         let place = changed(world, TWICE);
         let all = place.json(["diff"])["digest"].clone();

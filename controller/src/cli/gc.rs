@@ -5,6 +5,7 @@ use crate::error::{Context, Result};
 use crate::host;
 use crate::land::{self, apply, undo};
 use crate::overlay::remove::{disk_usage, remove_tree};
+use crate::session::scratch;
 use crate::session::store::{Session, StateDir, show as show_path};
 use crate::ui::text::counted;
 use clap::Args;
@@ -110,6 +111,9 @@ pub(super) fn gc(call: &Invocation, args: GcArgs) -> Result<u8> {
     report.kept = listing.broken.len();
     let mut going = Vec::new();
     for session in listing.sessions {
+        if !args.dry_run {
+            scratch::sweep(&session.dir);
+        }
         match fate(&session, args.expired)? {
             Fate::Goes(reason) => going.push((session, reason)),
             Fate::Holds(left) => {

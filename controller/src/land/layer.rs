@@ -11,6 +11,7 @@ use super::tree::{self, Time, Tree};
 use crate::error::{Context, Failure, Kind, Result};
 use crate::overlay::marks;
 use crate::session::model::Launch;
+use crate::session::scratch::Scratch;
 use crate::session::store::{Session, show};
 use landbox_shared::id::LayerId;
 use landbox_shared::path::{AbsPath, RelPath};
@@ -36,7 +37,7 @@ pub struct LayerView {
     /// Where the session runs and a consistent picture was asked for: the files of that picture.
     pub(crate) spool: Option<Spool>,
     /// Where what is no layer of the session now is laid out.
-    _held: Option<tempfile::TempDir>,
+    _held: Option<Scratch>,
     /// Content in the place of the layer's, of which more stays than lands.
     pub(crate) parts: BTreeMap<RelPath, Part>,
 }
@@ -80,7 +81,7 @@ impl LayerView {
     pub(crate) fn read_from(
         session: &Session,
         layer: &LayerPolicy,
-        held: tempfile::TempDir,
+        held: Scratch,
         path: &Path,
     ) -> Result<Self> {
         let view = Self::scan(session, layer, session.is_running()?, path, true)?;

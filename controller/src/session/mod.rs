@@ -3,6 +3,7 @@
 pub mod document;
 pub mod egress;
 pub mod model;
+pub(crate) mod scratch;
 pub mod store;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -6,7 +6,7 @@ pub mod text;
 
 use crate::error::{Failure, Result};
 use serde::Serialize;
-use std::io::{IsTerminal, Write};
+use std::io::{BufRead, IsTerminal, Write};
 
 /// When to colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -139,9 +139,7 @@ impl Ui {
         let (on, off) = if self.color_stderr() { ("\x1b[1;34m", "\x1b[0m") } else { ("", "") };
         let _ = write!(std::io::stderr(), "{on}{prompt}{off} ");
         let _ = std::io::stderr().flush();
-        let mut line = String::new();
-        let read = std::io::stdin().read_line(&mut line).ok()?;
-        (read > 0).then_some(line)
+        read_line().filter(|line| !line.is_empty())
     }
 
     /// Prints what a question is about, on stderr where the question goes.
@@ -163,10 +161,16 @@ impl Ui {
         }
         let _ = write!(std::io::stderr(), "{question} [y/N] ");
         let _ = std::io::stderr().flush();
-        let mut answer = String::new();
-        std::io::stdin().read_line(&mut answer).ok()?;
+        let answer = read_line()?;
         Some(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
     }
+}
+
+/// A line that was typed, empty at the end of input. What is no text is an answer like any other, to which nothing fits.
+fn read_line() -> Option<String> {
+    let mut line = Vec::new();
+    std::io::stdin().lock().read_until(b'\n', &mut line).ok()?;
+    Some(String::from_utf8_lossy(&line).into_owned())
 }
 
 /// A reader that has seen enough (`| head`) is not a failure.

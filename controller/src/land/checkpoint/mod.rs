@@ -19,6 +19,7 @@ use super::layer::LayerView;
 use super::live::{busy, frozen};
 use crate::error::{Context, Failure, Kind, Result};
 use crate::overlay::remove::remove_tree;
+use crate::session::scratch::Scratch;
 use crate::session::store::{Session, StateDir, show, write_json};
 use landbox_shared::id::SessionId;
 use landbox_shared::policy::LayerPolicy;
@@ -159,7 +160,7 @@ pub(super) fn view(session: &Session, layer: &LayerPolicy, number: u32) -> Resul
     let folder = Folder::open(session)?;
     let manifest = folder.find(session, Some(number))?;
     let what = || format!("can't lay checkpoint {number} out");
-    let dir = tempfile::Builder::new().prefix("picture-").tempdir_in(&session.dir).context(what)?;
+    let dir = Scratch::new(&session.dir)?;
     let upper = dir.path().join("upper");
     let picture = manifest.layers.iter().find(|picture| picture.layer == layer.id);
     let picture = picture.ok_or_else(|| Failure::new(Kind::Failed, what()))?;

@@ -3,6 +3,7 @@
 use super::repo::Repo;
 use super::run::{self, given, line, output, word};
 use crate::error::{Context, Failure, Kind, Result};
+use crate::session::scratch::Scratch;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -12,7 +13,7 @@ const SINGLE: usize = 100;
 /// The repository. It goes with this.
 #[derive(Debug)]
 pub(super) struct Workshop {
-    dir: tempfile::TempDir,
+    dir: Scratch,
     repo: Repo,
 }
 
@@ -20,7 +21,7 @@ impl Workshop {
     /// Makes one that borrows the objects of `repo`.
     pub(super) fn open(repo: &Repo, session_dir: &Path) -> Result<Self> {
         let what = || "can't make a repository to work in".to_owned();
-        let dir = tempfile::Builder::new().prefix(".git-").tempdir_in(session_dir).context(what)?;
+        let dir = Scratch::new(session_dir)?;
         let made = Self { dir, repo: repo.clone() };
         let format = format!("--object-format={}", repo.format.name());
         let mut init = made.command();

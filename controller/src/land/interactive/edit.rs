@@ -1,6 +1,7 @@
 //! A hunk in the owner's editor: a private copy, in a folder of its own in which no other file tells an editor anything.
 
 use crate::error::{Context, Failure, Kind, Result};
+use crate::session::scratch::Scratch;
 use rustix::termios::{self, OptionalActions};
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::{Read, Write};
@@ -26,8 +27,7 @@ const BELOW: &str = "#\n#\n#\n#\n# the end of the hunk\n";
 /// Lets the owner edit `hunk`. The folder in which that happens is made below `session_dir`, which no session sees.
 pub fn edit(hunk: &[u8], session_dir: &Path) -> Result<Vec<u8>> {
     let what = || "can't make a file to edit".to_owned();
-    let mut builder = tempfile::Builder::new();
-    let dir = builder.prefix(".edit-").tempdir_in(session_dir).context(what)?;
+    let dir = Scratch::new(session_dir)?;
     let folder = dir.path().join("hunk");
     DirBuilder::new().mode(0o700).create(&folder).context(what)?;
     let file = folder.join("hunk.diff");

@@ -1,9 +1,10 @@
 //! Copies of a running session's files, as they were in the picture: what is shown is what lands, whatever is written
 //! meanwhile.
 
-use crate::error::{Context, Result};
+use crate::error::Result;
 use crate::land::changeset::{Change, Node};
 use crate::land::content;
+use crate::session::scratch::Scratch;
 use crate::session::store::Session;
 use landbox_shared::path::RelPath;
 use std::collections::HashMap;
@@ -15,15 +16,13 @@ use std::sync::{Mutex, PoisonError};
 /// Files by their path in the layer; gone with this.
 #[derive(Debug)]
 pub(crate) struct Spool {
-    dir: tempfile::TempDir,
+    dir: Scratch,
     held: Mutex<HashMap<RelPath, PathBuf>>,
 }
 
 impl Spool {
     pub(super) fn new(session: &Session) -> Result<Self> {
-        let dir = tempfile::Builder::new().prefix("picture-").tempdir_in(&session.dir);
-        let dir = dir.context(|| "can't make room for a picture of the session".into())?;
-        Ok(Self { dir, held: Mutex::default() })
+        Ok(Self { dir: Scratch::new(&session.dir)?, held: Mutex::default() })
     }
 
     /// The file of a change as it was in the picture; copied from `from` where it was not yet. `None` where it has been

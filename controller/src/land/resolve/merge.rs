@@ -5,6 +5,7 @@
 use super::Clash;
 use crate::error::{Context, Result};
 use crate::land::ignore::Owner;
+use crate::session::scratch::Scratch;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -55,8 +56,7 @@ impl Merger {
         }
         let Some(git) = &self.git else { return Ok(Merged::Not(Clash::Content(NO_GIT))) };
         let what = || "can't merge in the session's folder".to_owned();
-        let scratch =
-            tempfile::Builder::new().prefix("merge-").tempdir_in(&self.dir).context(what)?;
+        let scratch = Scratch::new(&self.dir)?;
         for (name, bytes) in [("mine", mine), ("base", base), ("theirs", theirs)] {
             std::fs::write(scratch.path().join(name), bytes).context(what)?;
         }

@@ -233,9 +233,12 @@ fn no_configuration_around_the_scratch_folder_has_a_say() {
     let text = b"<<<<<<< mine\n2\n=======\n3\n>>>>>>> theirs\n".to_vec();
     assert_eq!(merged, Merged::Marked(text));
     assert!(!dir.path().join("ran").exists());
-    let left: Vec<_> =
-        std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
-    assert_eq!(left.len(), 2, "{left:?}");
+    let names = |dir: &Path| -> Vec<_> {
+        std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name()).collect()
+    };
+    let left = names(dir.path());
+    assert_eq!(left.len(), 3, "{left:?}");
+    assert_eq!(names(&dir.path().join("scratch")).len(), 0);
 }
 
 #[test]
