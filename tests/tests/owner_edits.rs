@@ -300,6 +300,36 @@ worlds! {
         assert_eq!(read(at("g")), EIGHT.replace('8', "eight").replace('1', "one"));
     }
 
+    // fuse-overlayfs refuses to save such a file.
+    [user_kernel, root_kernel] fn what_the_session_still_sees_of_a_deleted_file_and_saves_anew_is_not_put_back(world) {
+        let place = Place::new(world);
+        let at = |name: &str| place.project.join(name);
+        for name in ["f", "d/e/f"] {
+            place.write(at(name), EIGHT);
+        }
+        let save = "for f in f d/e/f new d/e/new; do echo theirs > t; mv t $f; done";
+        let live = begin(&place, "cat f d/e/f > /dev/null; touch first", save);
+        taken(&place, "first");
+        std::fs::remove_file(at("f")).unwrap();
+        std::fs::remove_file(at("d/e/f")).unwrap();
+        // Longer than a tick of the clock that files are stamped by.
+        std::thread::sleep(Duration::from_millis(50));
+        end(live);
+        let all = states(&place);
+        for (path, state) in [("f", "conflict"), ("d/e/f", "conflict"), ("new", "clean")] {
+            assert!(all.contains(&(path.into(), state.into())), "{path}: {all:?}");
+        }
+        // What the owner makes there later is nothing that the session saw.
+        place.write(at("f"), "the owner's\n");
+        let id = place.sessions()[0].file_name().unwrap().to_owned().into_string().unwrap();
+        place.landbox(["resume", &id, "--", "true"]).output().ok();
+        assert_eq!(land(&place, &[]), 3);
+        assert_eq!(read(at("f")), "the owner's\n");
+        assert!(!at("d/e/f").exists());
+        assert_eq!(land(&place, &["--resolve-all", "theirs"]), 0);
+        assert_eq!(read(at("f")) + &read(at("d/e/f")) + &read(at("new")), "theirs\ntheirs\ntheirs\n");
+    }
+
     [user_kernel, user_fuse, root_kernel] fn new_files_land_where_the_owner_is_busy_in_the_same_folder(world) {
         let place = Place::new(world);
         let at = |name: &str| place.project.join(name);

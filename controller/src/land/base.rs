@@ -54,6 +54,16 @@ pub(crate) struct Record {
     /// (Below what was no folder or file at the start, not every back end notes that.)
     #[serde(rename = "l", default, skip_serializing_if = "std::ops::Not::not")]
     pub in_layer: bool,
+    /// The real name has left while the session may have seen it: where it is not there, nobody knows what was.
+    #[serde(rename = "g", default, skip_serializing_if = "std::ops::Not::not")]
+    pub left: bool,
+}
+
+impl Record {
+    /// A record of a base and nothing more.
+    pub(crate) fn of(base: Base) -> Self {
+        Self { base, stamp: None, extent: None, complete: false, in_layer: false, left: false }
+    }
 }
 
 /// Identity of a file's state.
@@ -189,9 +199,9 @@ impl Store {
         self.root.filter(|_| self.live.launch == launch)
     }
 
-    /// Whether a path has a record.
+    /// Whether it is recorded what a path was, or that nobody knows.
     pub(crate) fn knows(&self, path: &RelPath) -> bool {
-        self.kept.contains_key(path) || self.known.contains_key(path)
+        self.kept.get(path).or_else(|| self.known.get(path)).is_some_and(|record| !record.left)
     }
 
     /// Hands what was collected on to `captures`.
@@ -296,6 +306,13 @@ impl Store {
         self.kept.insert(path, record);
     }
 
+    /// Notes that a real name has left while the session may have seen it: unless it is known what was there, nobody knows.
+    pub(crate) fn note_left(&mut self, path: RelPath) {
+        if !self.kept.contains_key(&path) && !self.known.contains_key(&path) {
+            self.put(path, Record { left: true, ..Record::of(Base::Unknown) });
+        }
+    }
+
     /// Says that every name of the base below `path` has a record.
     pub(crate) fn mark_complete(&mut self, path: &RelPath) {
         if let Some(record) = self.kept.get_mut(path)
@@ -309,19 +326,18 @@ impl Store {
         }
     }
 
-    /// Names directly below `path` that have a record.
+    /// Names directly below `path` of which it is recorded what they were.
     pub(crate) fn children(&self, path: Option<&RelPath>) -> Vec<Vec<u8>> {
         let below = |map: &BTreeMap<RelPath, Record>, out: &mut Vec<Vec<u8>>| {
             let Some(path) = path else {
-                out.extend(
-                    map.keys().filter(|p| p.parent().is_none()).map(|p| p.as_bytes().to_vec()),
-                );
+                let top = map.iter().filter(|(p, record)| p.parent().is_none() && !record.left);
+                out.extend(top.map(|(p, _)| p.as_bytes().to_vec()));
                 return;
             };
             // Everything below sorts after `path/`; names such as `path-x` sort before that and are not in the range.
             let Ok(first) = path.join(b"\x01") else { return };
-            for (found, _) in map.range(first..).take_while(|(p, _)| p.is_within(path)) {
-                if found.parent().as_ref() == Some(path) {
+            for (found, record) in map.range(first..).take_while(|(p, _)| p.is_within(path)) {
+                if found.parent().as_ref() == Some(path) && !record.left {
                     out.push(found.file_name().to_vec());
                 }
             }
@@ -398,7 +414,7 @@ impl Store {
     /// after the landing would leave it as it is.
     pub(crate) fn rebase(&mut self, path: RelPath, base: Base) {
         let complete = self.kept.get(&path).is_some_and(|r| r.complete);
-        self.put(path, Record { base, stamp: None, extent: None, complete, in_layer: false });
+        self.put(path, Record { complete, ..Record::of(base) });
     }
 
     /// Keeps the bytes of a path's base, if they are these and there is room.
@@ -601,7 +617,7 @@ mod tests {
     }
 
     fn record(base: Base) -> Record {
-        Record { base, stamp: None, extent: None, complete: false, in_layer: false }
+        Record::of(base)
     }
 
     #[test]

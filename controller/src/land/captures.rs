@@ -166,7 +166,7 @@ mod tests {
     }
 
     fn record(base: Base, extent: Option<(u64, u64)>) -> Record {
-        Record { base, stamp: None, extent, complete: false, in_layer: false }
+        Record { extent, ..Record::of(base) }
     }
 
     fn begin(dir: &Path, launch: u32) -> (Captures, File, Store) {

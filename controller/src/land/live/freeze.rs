@@ -1,7 +1,8 @@
 //! Holding a running session still for a moment.
 //!
 //! Parents are stopped before their children and go on after them: in any other order a shell would see its foreground
-//! program stop, and take the terminal back. What the owner has stopped already stays stopped. A second process wakes the
+//! program stop, and take the terminal back. (A cgroup's freezer would need no order; but an ordinary user has none to use in
+//! most places, and where there are two ways the second is the one that is not tried.) What the owner has stopped already stays stopped. A second process wakes the
 //! session should this one be killed meanwhile.
 
 use super::procs::{self, Process};

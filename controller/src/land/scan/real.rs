@@ -65,7 +65,12 @@ impl Scan<'_> {
             Some(dir) => tree::meta_at(dir, name)?,
             None => None,
         };
-        if let Some(record) = self.store.get(path) {
+        // What has left counts as long as it is gone, and the session holds something in its place; from then on for good.
+        let left = self.store.get(path).is_some_and(|record| record.left);
+        if left && meta.is_none() && upper.is_some() {
+            self.store.put(path.clone(), Record::of(Base::Unknown));
+        }
+        if let Some(record) = self.store.get(path).filter(|record| !record.left) {
             let is_dir = matches!(record.base, Base::Known(Node::Dir { .. }));
             if self.glance && !is_dir {
                 let (base, state) = (record.base.clone(), ChangeState::Clean);
@@ -100,7 +105,7 @@ impl Scan<'_> {
             Base::Unknown => false,
         };
         let stamp = stamp.map(Box::new);
-        let record = Record { base: base.clone(), stamp, extent, complete: false, in_layer: false };
+        let record = Record { stamp, extent, ..Record::of(base.clone()) };
         self.store.put(path.clone(), record);
         let state = if clean { ChangeState::Clean } else { ChangeState::Drifted };
         Ok(Evaluated { base, state, real: meta })

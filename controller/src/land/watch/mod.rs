@@ -4,6 +4,7 @@
 //! Nobody waits for it. It starts beside the task, costs what the layer holds and not what the project holds, and where
 //! it can't watch it looks from time to time. What it misses is judged by the scan at the end, more strictly.
 
+mod leaving;
 mod notice;
 
 use super::base::Store;
@@ -14,6 +15,7 @@ use super::tree::{self, Tree};
 use crate::session::store::Session;
 use landbox_shared::id::LayerId;
 use landbox_shared::policy::{Backend, LayerPolicy};
+use leaving::Leaving;
 use notice::Notices;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::OwnedFd;
@@ -115,10 +117,17 @@ impl<'a> Work<'a> {
 
     fn run(&mut self, notices: &mut Notices, stopped: &OwnedFd) -> io::Result<()> {
         let over = || is_over(stopped);
+        // The real folders first: what leaves them from here on is told before what the session makes of it.
+        let mut leaving = Leaving::default();
+        leaving.watch(notices.fd(), &self.real, None, &over);
         let mut found = notices.all(&self.upper, &over);
         let mut looked = Instant::now();
         loop {
             let began = Instant::now();
+            // First: what had left before the session made something in its place was told before that.
+            for path in leaving.take(notices.fd(), &self.real, &over) {
+                self.store.note_left(path);
+            }
             self.take(&found, &over)?;
             let took = began.elapsed();
             if over() {
@@ -133,7 +142,7 @@ impl<'a> Work<'a> {
                 Err(e) => return Err(e.into()),
             }
             drop(fds);
-            found = notices.take(&self.upper, &over);
+            found = notices.take(&self.upper, &mut leaving, &over);
             if notices.is_blind() && looked.elapsed() >= pause {
                 found = notices.all(&self.upper, &over);
                 looked = Instant::now();
@@ -144,7 +153,7 @@ impl<'a> Work<'a> {
     /// Takes the bases of what was noticed.
     fn take(&mut self, found: &Glimpsed, over: &dyn Fn() -> bool) -> io::Result<()> {
         if found.is_empty() {
-            return Ok(());
+            return self.store.hand_on(&mut self.captures);
         }
         let facts = facts_of(self.session, self.layer, &self.store);
         let (upper, real, inside) = (&self.upper, Some(&self.real), self.inside.as_ref());

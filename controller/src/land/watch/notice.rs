@@ -1,6 +1,7 @@
 //! Noticing names: inotify on every folder of the layer, from outside. A folder that appears is watched first and listed
 //! then, so that nothing falls between; where events were lost or no watches are left, all of it is listed anew.
 
+use super::leaving::Leaving;
 use crate::land::scan::Glimpsed;
 use crate::land::tree::{self, Tree};
 use landbox_shared::path::RelPath;
@@ -58,8 +59,13 @@ impl Notices {
         found
     }
 
-    /// The names of which something was heard.
-    pub(super) fn take(&mut self, upper: &Tree, over: &dyn Fn() -> bool) -> Glimpsed {
+    /// The names of which something was heard. What was heard of the real project goes to `leaving`.
+    pub(super) fn take(
+        &mut self,
+        upper: &Tree,
+        leaving: &mut Leaving,
+        over: &dyn Fn() -> bool,
+    ) -> Glimpsed {
         let mut found = Glimpsed::new();
         let (mut appeared, mut lost, mut count) = (Vec::new(), false, 0);
         let Some(watches) = &self.watches else { return found };
@@ -73,6 +79,10 @@ impl Notices {
             let events = event.events();
             if events.contains(ReadFlags::QUEUE_OVERFLOW) {
                 lost = true;
+                continue;
+            }
+            if !self.folders.contains_key(&event.wd()) {
+                leaving.hear(&event);
                 continue;
             }
             if events.contains(ReadFlags::IGNORED) {
@@ -201,7 +211,10 @@ mod tests {
         // The root is watched, and the next look finds the rest.
         std::fs::write(dir.path().join("new"), "").unwrap();
         std::fs::write(dir.path().join("c/d/deep"), "").unwrap();
-        assert!(names(&notices.take(&tree, &|| false)).contains(&"new".to_owned()));
+        assert!(
+            names(&notices.take(&tree, &mut Leaving::default(), &|| false))
+                .contains(&"new".to_owned())
+        );
         assert!(names(&notices.all(&tree, &|| false)).contains(&"c/d/deep".to_owned()));
         let mut all = Notices::new();
         all.all(&tree, &|| false);
@@ -220,7 +233,7 @@ mod tests {
         }
         let mut found = std::collections::BTreeSet::new();
         loop {
-            let more = names(&notices.take(&tree, &|| false));
+            let more = names(&notices.take(&tree, &mut Leaving::default(), &|| false));
             if more.is_empty() {
                 break;
             }
