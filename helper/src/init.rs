@@ -82,14 +82,14 @@ fn isolate(
     let worlds = meant.maps.worlds;
     // The fast path; the end of the channel is the proof.
     prctl::set_pdeathsig(Signal::SIGKILL).stage(STAGE, "tying init to the monitor")?;
-    monitor.expect(STAGE, &Message::Mapped)?;
     // Before there is a child whose end could be missed.
     let signals = Signals::catch().stage(STAGE, "catching signals")?;
+    let [channel, theirs] = Channel::pair(["the task", "init"], STAGE)?;
+    monitor.expect(STAGE, &Message::Mapped)?;
 
     if matches!(meant.plan.network, Network::Policy(_)) {
         net::close_namespaces(worlds);
     }
-    let [channel, theirs] = Channel::pair(["the task", "init"], STAGE)?;
     let flags = match worlds {
         Worlds::Two => CloneFlags::CLONE_NEWUSER,
         Worlds::One => CloneFlags::empty(),

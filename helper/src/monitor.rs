@@ -59,7 +59,7 @@ enum Phase {
     Running,
 }
 
-/// Stays until the session is over and nothing of it is left, then tells how it ended.
+/// Stays until the session is over, tells how it ended, and comes back when nothing of it is left.
 pub(crate) fn stay(isolated: Isolated, events: &Events) {
     let Isolated { init, channel, lock, children } = isolated;
     let mut monitor = Monitor {

@@ -74,8 +74,8 @@ impl fmt::Debug for Beside<'_> {
     }
 }
 
-/// Carries everything between the caller and the task until the task has ended, its output is drained and nothing of
-/// the session is left. The task is released by this, when all is in place: an error means that it never started.
+/// Carries everything between the caller and the task until the task has ended, its output is drained and no
+/// process of the session is left. The task is released by this, when all is in place: an error means that it never started.
 pub fn relay(
     terminal: Option<&Terminal>,
     stdio: Stdio,
