@@ -277,6 +277,37 @@ fn who_enters_the_namespaces_from_outside_is_the_caller_and_nobody_else() {
 }
 
 #[test]
+fn another_ordinary_user_neither_enters_nor_steers_a_session() {
+    let Some(stage) = capable() else { return };
+    let (mut launch, pids) = waiting(&stage);
+    let other = |program: &str, words: &[&str]| {
+        let mut command = Command::new(program);
+        command
+            .args(words)
+            .uid(OTHER)
+            .gid(OTHER)
+            .current_dir("/")
+            .output()
+            .unwrap()
+            .status
+            .success()
+    };
+    for pid in pids.map(|pid| pid.to_string()) {
+        assert!(!other("nsenter", &["-t", &pid, "-U", "--preserve-credentials", "true"]));
+        assert!(!other("nsenter", &["-t", &pid, "-m", "true"]));
+        assert!(!other("kill", &["-9", &pid]));
+        assert!(!other("kill", &["-STOP", &pid]));
+        for name in ["mem", "environ", "fd/0", "root/etc/passwd", "cwd"] {
+            let path = format!("/proc/{pid}/{name}");
+            assert!(!other("head", &["-c", "1", &path]), "{path}");
+        }
+        assert!(!other("prlimit", &["--pid", &pid, "--nofile=1:1"]));
+    }
+    drop(launch.child.stdin.take());
+    assert_eq!(launch.next().0, Event::Exited(Status::Code(0)));
+}
+
+#[test]
 fn what_the_caller_can_not_read_or_write_it_can_not_inside() {
     let Some(stage) = capable() else { return };
     let secret = foreign(&stage, "secret", 0, 0o600, Some("root's\n"));
