@@ -5,7 +5,7 @@ use crate::id::LayerId;
 use crate::network::route::LinkRecord;
 use crate::network::ruleset::Ruleset;
 use crate::path::AbsPath;
-use crate::policy::{Backend, Network, SeccompProfile};
+use crate::policy::{Backend, NetworkKind, SeccompProfile};
 use crate::wire::WireError;
 use serde::{Deserialize, Serialize};
 
@@ -46,8 +46,9 @@ pub struct Evidence {
     pub seccomp_profile: SeccompProfile,
     /// Landlock ABI whose scoping is on; 0 where the kernel has none.
     pub landlock_abi: u32,
-    /// What the session may reach.
-    pub network: Network,
+    /// What the session may reach. The policy itself, of which there can be a lot, is in the plan that the envelope's digest
+    /// names; the rules that were made of it have a digest in the boundary.
+    pub network: NetworkKind,
     /// What holds it to a policy; `None` where there is none.
     pub network_boundary: Option<NetworkRecord>,
     /// The layers, in plan order; their merged roots travel beside this as descriptors, in the same order.
@@ -67,7 +68,7 @@ impl Evidence {
             (filtered && self.seccomp_filters > 0, "the task has no system-call filter"),
             (self.propagation_private, "mounts of the host could appear inside"),
             (
-                matches!(self.network, Network::Policy(_)) == self.network_boundary.is_some(),
+                (self.network == NetworkKind::Policy) == self.network_boundary.is_some(),
                 "the network is not held to its policy",
             ),
         ]

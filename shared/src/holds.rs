@@ -14,20 +14,45 @@ use std::net::IpAddr;
 /// Namespaces every session has of its own; `net` joins them where the host's network is not shared.
 const NAMESPACES: [&str; 5] = ["user", "mnt", "pid", "ipc", "uts"];
 
+/// What the packet filter must hold for a plan: digest and size of the rules that its policy means. Only those who compile
+/// them themselves can say. Nothing where the plan has no policy.
+#[derive(Debug)]
+pub struct Rules(Option<(Digest, usize)>);
+
+impl Rules {
+    /// Compiles them: while the helper does the same.
+    pub fn of(plan: &Plan) -> Result<Self, String> {
+        let Network::Policy(policy) = &plan.network else { return Ok(Self(None)) };
+        let meant = compile(policy);
+        let digest = meant.digest().map_err(|e| e.to_string())?;
+        Ok(Self(Some((digest, meant.elements()))))
+    }
+}
+
 /// Says what in `evidence` is not as `plan`, sealed as `envelope`, asked for.
 pub fn check(plan: &Plan, envelope: &Digest, evidence: &Evidence) -> Result<(), String> {
+    check_with(plan, &Rules::of(plan)?, envelope, evidence)
+}
+
+/// The same with the plan's rules compiled before.
+pub fn check_with(
+    plan: &Plan,
+    rules: &Rules,
+    envelope: &Digest,
+    evidence: &Evidence,
+) -> Result<(), String> {
     let expect = |truth: bool, what: &str| if truth { Ok(()) } else { Err(what.to_owned()) };
     expect(evidence.envelope_digest == *envelope, "it answers another envelope")?;
     expect(evidence.policy_digest == plan.policy_digest, "it answers another policy")?;
     evidence.flaw().map_or(Ok(()), |flaw| Err(flaw.to_owned()))?;
     expect(evidence.seccomp_profile == plan.seccomp, "the system-call filter is another one")?;
-    expect(evidence.network == plan.network, "the network is another one")?;
+    expect(evidence.network == plan.network.kind(), "the network is another one")?;
     match evidence.owner_map {
         OwnerMap::Single => {}
         OwnerMap::Full => expect(plan.uid == 0, "ids of others are mapped")?,
     }
     namespaces(plan, evidence)?;
-    network(plan, evidence)?;
+    network(rules, evidence)?;
     layers(plan, evidence)?;
     plan.ops.iter().try_for_each(|op| mount(op, &evidence.mounts))
 }
@@ -49,14 +74,12 @@ fn namespaces(plan: &Plan, evidence: &Evidence) -> Result<(), String> {
     }
 }
 
-/// The rules that were read back must be the ones the policy means, which only those who compile it themselves can say.
-fn network(plan: &Plan, evidence: &Evidence) -> Result<(), String> {
-    let Network::Policy(policy) = &plan.network else { return Ok(()) };
+/// The rules that were read back must be the ones the policy means.
+fn network(Rules(meant): &Rules, evidence: &Evidence) -> Result<(), String> {
+    let Some((digest, elements)) = meant else { return Ok(()) };
     let boundary = evidence.network_boundary.as_ref();
     let boundary = boundary.ok_or("the network is not held to its policy")?;
-    let meant = compile(policy);
-    let digest = meant.digest().map_err(|e| e.to_string())?;
-    if boundary.rules != digest || usize::try_from(boundary.elements) != Ok(meant.elements()) {
+    if boundary.rules != *digest || usize::try_from(boundary.elements) != Ok(*elements) {
         return Err("the network rules are not the policy's".into());
     }
     if evidence.seccomp_profile != SeccompProfile::Restricted {
@@ -165,6 +188,7 @@ mod tests {
     use crate::id::{LayerId, SessionId};
     use crate::network::{NetworkPolicy, Zone};
     use crate::plan::{LayerOp, Stdio};
+    use crate::policy::NetworkKind;
 
     fn abs(path: &str) -> AbsPath {
         AbsPath::new(path).unwrap()
@@ -226,7 +250,7 @@ mod tests {
             seccomp_filters: 1,
             seccomp_profile: SeccompProfile::Base,
             landlock_abi: 6,
-            network: Network::None,
+            network: NetworkKind::None,
             network_boundary: None,
             layers: vec![LayerRecord {
                 id: LayerId::new("project").unwrap(),
@@ -235,9 +259,13 @@ mod tests {
         }
     }
 
+    fn judged(plan: &Plan, evidence: &Evidence) -> Result<(), String> {
+        check(plan, &Digest([2; 32]), evidence)
+    }
+
     #[test]
     fn evidence_that_fits_the_plan_is_accepted() {
-        check(&plan(), &Digest([2; 32]), &evidence()).unwrap();
+        judged(&plan(), &evidence()).unwrap();
     }
 
     #[test]
@@ -248,9 +276,9 @@ mod tests {
             Op::Mask { target, kind, loss }
         };
         plan.ops.push(mask(Loss::Tolerated));
-        check(&plan, &Digest([2; 32]), &evidence()).unwrap();
+        judged(&plan, &evidence()).unwrap();
         plan.ops.push(mask(Loss::EndsSession));
-        let judged = |point: &str, fs_type: &str, options: &str| {
+        let mounted = |point: &str, fs_type: &str, options: &str| {
             let mut evidence = evidence();
             evidence.mounts.push(MountRecord {
                 mount_point: abs(point),
@@ -258,15 +286,15 @@ mod tests {
                 options: options.into(),
                 device: "0:2".into(),
             });
-            check(&plan, &Digest([2; 32]), &evidence).is_ok()
+            judged(&plan, &evidence).is_ok()
         };
-        assert!(judged("/srv/a/secret", "tmpfs", "ro,nosuid"));
-        assert!(judged("/srv/a", "overlay", "ro,nosuid"));
-        assert!(judged("/srv", "tmpfs", "ro"));
-        assert!(!judged("/srv/a", "overlay", "rw"));
-        assert!(!judged("/srv/a", "ext4", "ro"));
-        assert!(!judged("/srv/b", "overlay", "ro"));
-        assert!(!judged("/", "overlay", "ro,nosuid"));
+        assert!(mounted("/srv/a/secret", "tmpfs", "ro,nosuid"));
+        assert!(mounted("/srv/a", "overlay", "ro,nosuid"));
+        assert!(mounted("/srv", "tmpfs", "ro"));
+        assert!(!mounted("/srv/a", "overlay", "rw"));
+        assert!(!mounted("/srv/a", "ext4", "ro"));
+        assert!(!mounted("/srv/b", "overlay", "ro"));
+        assert!(!mounted("/", "overlay", "ro,nosuid"));
     }
 
     #[test]
@@ -280,7 +308,7 @@ mod tests {
             ("filter mode", |e| e.seccomp_mode = 0),
             ("filter count", |e| e.seccomp_filters = 0),
             ("propagation", |e| e.propagation_private = false),
-            ("network", |e| e.network = Network::Host),
+            ("network", |e| e.network = NetworkKind::Host),
             ("owner map", |e| e.owner_map = OwnerMap::Full),
             ("shared pid", |e| e.namespaces[2].own = false),
             ("no net", |e| e.namespaces.truncate(5)),
@@ -292,7 +320,7 @@ mod tests {
         for (what, change) in deviations {
             let mut evidence = evidence();
             change(&mut evidence);
-            assert!(check(&plan(), &Digest([2; 32]), &evidence).is_err(), "{what}");
+            assert!(judged(&plan(), &evidence).is_err(), "{what}");
         }
     }
 
@@ -309,7 +337,7 @@ mod tests {
         let (mut plan, mut evidence) = (plan(), evidence());
         plan.network = Network::Policy(policy);
         plan.seccomp = SeccompProfile::Restricted;
-        evidence.network = plan.network.clone();
+        evidence.network = plan.network.kind();
         evidence.seccomp_profile = plan.seccomp;
         evidence.network_boundary = Some(NetworkRecord {
             rules: meant.digest().unwrap(),
@@ -329,7 +357,7 @@ mod tests {
 
     #[test]
     fn rules_and_a_link_that_are_as_meant_are_accepted_and_no_others() {
-        let judge = |evidence: &Evidence| check(&filtered().0, &Digest([2; 32]), evidence);
+        let judge = |evidence: &Evidence| judged(&filtered().0, evidence);
         judge(&filtered().1).unwrap();
         type Deviation = (&'static str, fn(&mut NetworkRecord));
         let deviations: [Deviation; 7] = [
@@ -361,6 +389,6 @@ mod tests {
         let (mut plan, mut evidence) = filtered();
         plan.seccomp = SeccompProfile::Base;
         evidence.seccomp_profile = SeccompProfile::Base;
-        assert!(check(&plan, &Digest([2; 32]), &evidence).is_err());
+        assert!(judged(&plan, &evidence).is_err());
     }
 }

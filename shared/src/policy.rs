@@ -116,6 +116,29 @@ pub enum Network {
     Policy(NetworkPolicy),
 }
 
+impl Network {
+    /// Which of the three it is.
+    pub fn kind(&self) -> NetworkKind {
+        match self {
+            Self::Host => NetworkKind::Host,
+            Self::None => NetworkKind::None,
+            Self::Policy(_) => NetworkKind::Policy,
+        }
+    }
+}
+
+/// A [`Network`] without what its policy says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NetworkKind {
+    /// The host's network.
+    Host,
+    /// A namespace with loopback alone.
+    None,
+    /// A namespace with a user-mode link, filtered by destination address.
+    Policy,
+}
+
 /// A set of system-call filters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

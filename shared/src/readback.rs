@@ -109,7 +109,7 @@ pub fn judge(
         seccomp_filters: status.seccomp_filters,
         seccomp_profile: plan.seccomp,
         landlock_abi: meant.landlock_abi,
-        network: plan.network.clone(),
+        network: plan.network.kind(),
         network_boundary: meant.network_boundary.cloned(),
         layers: mounts.layers,
     };

@@ -15,7 +15,7 @@ use landbox_shared::network::egress::{Counted, Destination, Egress, Row, Totals}
 use landbox_shared::path::{AbsPath, RelPath};
 use landbox_shared::plan::{Access, LayerMask, LayerOp, Loss, Op, Plan, Stdio};
 use landbox_shared::policy::{
-    Backend, LayerKind, LayerPolicy, Mask, MaskKind, Network, POLICY_VERSION, Policy,
+    Backend, LayerKind, LayerPolicy, Mask, MaskKind, Network, NetworkKind, POLICY_VERSION, Policy,
     SeccompProfile,
 };
 use landbox_shared::wire::{self, Binding, EventAssembler, KeyId, WireError};
@@ -167,7 +167,7 @@ fn evidence(mounts: usize) -> Evidence {
         seccomp_filters: 2,
         seccomp_profile: SeccompProfile::Base,
         landlock_abi: 7,
-        network: Network::None,
+        network: NetworkKind::None,
         network_boundary: None,
         layers: vec![LayerRecord { id: layer("home"), backend: Backend::Kernel }],
     }

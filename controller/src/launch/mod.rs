@@ -168,6 +168,8 @@ fn handshake(
     make_folder(folder)?;
     let path = folder.join("envelope");
     std::fs::write(&path, &sealed.envelope).context(|| format!("can't write {}", show(&path)))?;
+    let rules = holds::Rules::of(plan)
+        .map_err(|why| Failure::new(Kind::Failed, format!("can't compile the policy: {why}")))?;
     let (event, descriptors) = match wait(&mut helper.events, signals, deadline) {
         Ok(heard) => heard,
         Err(Refusal::Other(_)) if sent.is_err() => {
@@ -193,7 +195,7 @@ fn handshake(
         wire::evidence_frame(&evidence).context(|| "can't digest the evidence".into())?;
     let path = folder.join("evidence");
     std::fs::write(&path, frame).context(|| format!("can't write {}", show(&path)))?;
-    holds::check(plan, &sealed.digest, &evidence).map_err(|why| {
+    holds::check_with(plan, &rules, &sealed.digest, &evidence).map_err(|why| {
         Refusal::Helper(event::Failure {
             stage: Stage::Evidence,
             errno: 0,

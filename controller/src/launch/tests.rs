@@ -8,7 +8,7 @@ use landbox_shared::evidence::{
 use landbox_shared::id::SessionId;
 use landbox_shared::path::AbsPath;
 use landbox_shared::plan::{LayerOp, Stdio};
-use landbox_shared::policy::{Backend, Network, SeccompProfile};
+use landbox_shared::policy::{Backend, Network, NetworkKind, SeccompProfile};
 use landbox_shared::wire::Binding;
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
@@ -70,7 +70,7 @@ fn evidence() -> Evidence {
         seccomp_filters: 1,
         seccomp_profile: SeccompProfile::Base,
         landlock_abi: 6,
-        network: Network::Host,
+        network: NetworkKind::Host,
         network_boundary: None,
         layers: vec![LayerRecord {
             id: LayerId::new("project").unwrap(),

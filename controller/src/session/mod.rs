@@ -2,6 +2,7 @@
 
 pub mod document;
 pub mod egress;
+mod json;
 pub mod model;
 pub(crate) mod scratch;
 pub mod store;

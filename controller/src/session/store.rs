@@ -1,5 +1,6 @@
 //! Opening, listing, finding and writing session folders.
 
+use super::json::to_bytes;
 use super::model::{Landing, MODEL_VERSION, Phase, Snapshot, State};
 use crate::error::{Context, Failure, Kind, Result};
 use crate::ui::text::visible;
@@ -454,12 +455,6 @@ pub fn write_new(path: &Path, value: &impl serde::Serialize, mode: u32) -> Resul
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(mode);
     options.open(path).and_then(|mut file| file.write_all(&bytes)).context(what)
-}
-
-fn to_bytes(value: &impl serde::Serialize) -> serde_json::Result<Vec<u8>> {
-    let mut bytes = serde_json::to_vec_pretty(value)?;
-    bytes.push(b'\n');
-    Ok(bytes)
 }
 
 /// Writes a document beside its place and renames it over.

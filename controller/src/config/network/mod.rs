@@ -17,6 +17,7 @@ use landbox_shared::network::{
     NETWORK_POLICY_VERSION, NetworkPolicy, Protocol, ProxyMode, Rule, Traffic, Zone,
 };
 use std::collections::HashSet;
+use std::fmt;
 use std::net::IpAddr;
 use std::path::Path;
 
@@ -34,7 +35,7 @@ pub(super) fn policy(
     value: &Value<'_>,
 ) -> Result<NetworkPolicy, Vec<Problem>> {
     let mut reader = Reader { source, problems: Vec::new() };
-    match (reader.policy(name, value), reader.problems.is_empty()) {
+    match (reader.policy(&Whole(name), value), reader.problems.is_empty()) {
         (Some(policy), true) => Ok(policy),
         (Some(_) | None, _) => Err(reader.problems),
     }
@@ -45,22 +46,47 @@ struct Reader<'s> {
     problems: Vec<Problem>,
 }
 
-/// The name of a field inside another.
-fn inner(outer: &str, key: &str) -> String {
-    if outer.is_empty() { key.to_owned() } else { format!("{outer}.{key}") }
+/// Up to how many ports a list is looked through.
+const SHORT: usize = 32;
+
+/// The name of a field, put together only where it is said: there are hundreds of rules, and few problems.
+#[derive(Clone, Copy)]
+enum Name<'a> {
+    /// The policy, by the name of what holds it; empty where it is all there is.
+    Whole(&'a str),
+    /// A key of an object.
+    Key(&'a Name<'a>, &'a str),
+    /// An element of a list.
+    Item(&'a Name<'a>, usize),
 }
 
+impl fmt::Display for Name<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Whole(name) => f.write_str(name),
+            Self::Key(Self::Whole(""), key) => f.write_str(key),
+            Self::Key(outer, key) => write!(f, "{outer}.{key}"),
+            Self::Item(list, n) => write!(f, "{list}[{n}]"),
+        }
+    }
+}
+
+use Name::{Item, Key, Whole};
+
 impl Reader<'_> {
-    fn wrong(&mut self, name: &str, value: &Value<'_>, what: &str) {
+    fn wrong(&mut self, name: &Name<'_>, value: &Value<'_>, what: &str) {
         let found = self.source.quote(value);
-        let name = if name.is_empty() { "the policy".into() } else { format!("\"{name}\"") };
+        let name = match name {
+            Whole("") => "the policy".into(),
+            Whole(_) | Key(..) | Item(..) => format!("\"{name}\""),
+        };
         self.problems.push((value.range().start, format!("{name} must be {what}, not {found}")));
     }
 
     /// An object with no other keys than `keys`, each once. An unknown one is a problem beside the others, not instead.
     fn object<'a, 'v>(
         &mut self,
-        name: &str,
+        name: &Name<'_>,
         value: &'v Value<'a>,
         keys: &[&str],
     ) -> Option<&'v Object<'a>> {
@@ -70,13 +96,13 @@ impl Reader<'_> {
         };
         for (at, prop) in object.properties.iter().enumerate() {
             let key = prop.name.as_str();
-            let shown = inner(name, &visible(key.as_bytes()));
+            let shown = || Key(name, &visible(key.as_bytes())).to_string();
             if !keys.contains(&key) {
-                let known = keys.join(", ");
-                let what = format!("unknown key \"{shown}\"; there are {known}");
+                let what = format!("unknown key \"{}\"; there are {}", shown(), keys.join(", "));
                 self.problems.push((prop.range().start, what));
             } else if object.properties[..at].iter().any(|earlier| earlier.name.as_str() == key) {
-                self.problems.push((prop.range().start, format!("\"{shown}\" is given twice")));
+                let what = format!("\"{}\" is given twice", shown());
+                self.problems.push((prop.range().start, what));
             }
         }
         Some(object)
@@ -84,25 +110,25 @@ impl Reader<'_> {
 
     fn required<'a, 'v>(
         &mut self,
-        name: &str,
+        name: &Name<'_>,
         object: &'v Object<'a>,
         key: &str,
     ) -> Option<&'v ObjectProp<'a>> {
         let found = object.properties.iter().find(|prop| prop.name.as_str() == key);
         if found.is_none() {
-            let what = format!("\"{}\" is missing", inner(name, key));
+            let what = format!("\"{}\" is missing", Key(name, key));
             self.problems.push((object.range().start, what));
         }
         found
     }
 
-    fn policy(&mut self, name: &str, value: &Value<'_>) -> Option<NetworkPolicy> {
+    fn policy(&mut self, name: &Name<'_>, value: &Value<'_>) -> Option<NetworkPolicy> {
         const KEYS: [&str; 5] = ["version", "public", "private", "dnsServers", "proxyMode"];
         let object = self.object(name, value, &KEYS)?;
         if let Some(version) = self.required(name, object, "version") {
             let number = version.value.as_number_lit().and_then(|number| number.value.parse().ok());
             if number != Some(NETWORK_POLICY_VERSION) {
-                self.wrong(&inner(name, "version"), &version.value, "1");
+                self.wrong(&Key(name, "version"), &version.value, "1");
             }
         }
         let public = self.zone(name, object, "public");
@@ -118,14 +144,14 @@ impl Reader<'_> {
         })
     }
 
-    fn zone(&mut self, name: &str, object: &Object<'_>, key: &str) -> Option<Zone> {
+    fn zone(&mut self, name: &Name<'_>, object: &Object<'_>, key: &str) -> Option<Zone> {
         let prop = self.required(name, object, key)?;
-        let name = inner(name, key);
-        let object = self.object(&name, &prop.value, &["mode", "rules"])?;
-        let mode = self.required(&name, object, "mode");
+        let name = &Key(name, key);
+        let object = self.object(name, &prop.value, &["mode", "rules"])?;
+        let mode = self.required(name, object, "mode");
         let rules = object.properties.iter().find(|prop| prop.name.as_str() == "rules");
         // Read before the mode is judged, so that one look shows every problem.
-        let list = rules.map(|prop| self.rules(&inner(&name, "rules"), &prop.value));
+        let list = rules.map(|prop| self.rules(&Key(name, "rules"), &prop.value));
         let mode = mode?;
         let word = mode.value.as_string_lit().map(|text| &*text.value);
         match word {
@@ -142,7 +168,7 @@ impl Reader<'_> {
             Some("denylist") => Some(Zone::Denylist(list.unwrap_or_default())),
             Some(_) | None => {
                 let wanted = "\"allow\", \"block\", \"allowlist\" or \"denylist\"";
-                self.wrong(&inner(&name, "mode"), &mode.value, wanted);
+                self.wrong(&Key(name, "mode"), &mode.value, wanted);
                 None
             }
         }
@@ -151,7 +177,7 @@ impl Reader<'_> {
     /// The elements of a list of `least` to `most`.
     fn list<'a, 'v>(
         &mut self,
-        name: &str,
+        name: &Name<'_>,
         value: &'v Value<'a>,
         what: &str,
         (least, most): (usize, usize),
@@ -169,21 +195,20 @@ impl Reader<'_> {
         &array.elements
     }
 
-    fn rules(&mut self, name: &str, value: &Value<'_>) -> Vec<Rule> {
+    fn rules(&mut self, name: &Name<'_>, value: &Value<'_>) -> Vec<Rule> {
         let elements = self.list(name, value, "rules", (0, RULES));
         let rules = elements.iter().enumerate();
-        rules.filter_map(|(n, value)| self.rule(&format!("{name}[{n}]"), value)).collect()
+        rules.filter_map(|(n, value)| self.rule(&Item(name, n), value)).collect()
     }
 
-    fn rule(&mut self, name: &str, value: &Value<'_>) -> Option<Rule> {
+    fn rule(&mut self, name: &Name<'_>, value: &Value<'_>) -> Option<Rule> {
         let object = self.object(name, value, &["cidr", "protocol", "ports"])?;
         let find = |key: &str| object.properties.iter().find(|prop| prop.name.as_str() == key);
-        let protocol = find("protocol").map(|prop| self.protocol(&inner(name, "protocol"), prop));
-        let ports =
-            find("ports").map(|prop| (prop, self.ports(&inner(name, "ports"), &prop.value)));
+        let protocol = find("protocol").map(|prop| self.protocol(&Key(name, "protocol"), prop));
+        let ports = find("ports").map(|prop| (prop, self.ports(&Key(name, "ports"), &prop.value)));
         let cidr = self.required(name, object, "cidr");
         let cidr = cidr.and_then(|prop| {
-            self.address(&inner(name, "cidr"), &prop.value, "an IP address or prefix", text::cidr)
+            self.address(&Key(name, "cidr"), &prop.value, "an IP address or prefix", text::cidr)
         });
         let traffic = match (protocol, ports) {
             (None, None) => Traffic::Any,
@@ -199,7 +224,7 @@ impl Reader<'_> {
         Some(Rule { cidr: cidr?, traffic })
     }
 
-    fn protocol(&mut self, name: &str, prop: &ObjectProp<'_>) -> Option<Protocol> {
+    fn protocol(&mut self, name: &Name<'_>, prop: &ObjectProp<'_>) -> Option<Protocol> {
         match prop.value.as_string_lit().map(|text| &*text.value) {
             Some("tcp") => Some(Protocol::Tcp),
             Some("udp") => Some(Protocol::Udp),
@@ -211,16 +236,26 @@ impl Reader<'_> {
     }
 
     /// Each port once, in the order given.
-    fn ports(&mut self, name: &str, value: &Value<'_>) -> Vec<u16> {
+    fn ports(&mut self, name: &Name<'_>, value: &Value<'_>) -> Vec<u16> {
+        let mut ports: Vec<u16> = Vec::new();
+        // Most lists are short: a set of their own for each of hundreds would cost more than looking.
         let mut seen = HashSet::new();
-        let mut ports = Vec::new();
+        let mut is_new = |ports: &[u16], port: u16| {
+            if ports.len() < SHORT {
+                return !ports.contains(&port);
+            }
+            if seen.is_empty() {
+                seen.extend(ports);
+            }
+            seen.insert(port)
+        };
         for (n, value) in self.list(name, value, "ports", (1, PORTS)).iter().enumerate() {
             let number = value.as_number_lit().and_then(|number| number.value.parse::<u16>().ok());
             match number.filter(|port| *port > 0) {
-                Some(port) if seen.insert(port) => ports.push(port),
+                Some(port) if is_new(&ports, port) => ports.push(port),
                 Some(_) => {}
                 None => {
-                    let name = format!("{name}[{n}]");
+                    let name = Item(name, n);
                     self.wrong(&name, value, "a whole number from 1 to 65535");
                 }
             }
@@ -230,7 +265,7 @@ impl Reader<'_> {
 
     fn address<T>(
         &mut self,
-        name: &str,
+        name: &Name<'_>,
         value: &Value<'_>,
         wanted: &str,
         read: fn(&str) -> Result<T, String>,
@@ -252,29 +287,29 @@ impl Reader<'_> {
     }
 
     /// Each server once, in the order given.
-    fn dns_servers(&mut self, name: &str, object: &Object<'_>) -> Vec<IpAddr> {
+    fn dns_servers(&mut self, name: &Name<'_>, object: &Object<'_>) -> Vec<IpAddr> {
         let Some(prop) = object.properties.iter().find(|p| p.name.as_str() == "dnsServers") else {
             return Vec::new();
         };
-        let name = inner(name, "dnsServers");
+        let name = &Key(name, "dnsServers");
         let mut servers = Vec::new();
-        let elements = self.list(&name, &prop.value, "IP addresses", (0, DNS_SERVERS));
+        let elements = self.list(name, &prop.value, "IP addresses", (0, DNS_SERVERS));
         for (n, value) in elements.iter().enumerate() {
-            let name = format!("{name}[{n}]");
+            let name = Item(name, n);
             let server = self.address(&name, value, "an IP address", text::server);
             servers.extend(server.filter(|server| !servers.contains(server)));
         }
         servers
     }
 
-    fn proxy_mode(&mut self, name: &str, object: &Object<'_>) -> Option<ProxyMode> {
+    fn proxy_mode(&mut self, name: &Name<'_>, object: &Object<'_>) -> Option<ProxyMode> {
         let prop = object.properties.iter().find(|prop| prop.name.as_str() == "proxyMode")?;
         match prop.value.as_string_lit().map(|text| &*text.value) {
             Some("reject") => Some(ProxyMode::Reject),
             Some("trusted-egress") => Some(ProxyMode::TrustedEgress),
             Some(_) | None => {
                 let wanted = "\"reject\" or \"trusted-egress\"";
-                self.wrong(&inner(name, "proxyMode"), &prop.value, wanted);
+                self.wrong(&Key(name, "proxyMode"), &prop.value, wanted);
                 None
             }
         }

@@ -14,17 +14,17 @@ pub fn warnings(policy: &NetworkPolicy) -> Vec<String> {
         let zone = policy.zone(name);
         let verb = if matches!(zone, Zone::Denylist(_)) { "deny" } else { "allow" };
         for (n, rule) in zone.rules().iter().enumerate() {
-            let at = format!("{name}.rules[{n}]");
+            let at = || format!("{name}.rules[{n}]");
             let cidr = &rule.cidr;
             if !class::touches(cidr, name) {
-                found.push(format!("{at} ({cidr}) never matches: no address of it is {name}"));
+                found.push(format!("{} ({cidr}) never matches: no address of it is {name}", at()));
             } else if covers(&LOOPBACK_V4.into(), cidr) || covers(&LOOPBACK_V6.into(), cidr) {
                 found.push(format!(
-                    "{at} ({cidr}) has nothing to {verb}: the session's own loopback always works, and the host's is never reached"
+                    "{} ({cidr}) has nothing to {verb}: the session's own loopback always works, and the host's is never reached", at()
                 ));
             } else if let Some(link) = shadow(cidr) {
                 found.push(format!(
-                    "{at} ({cidr}) does not reach a real network {link}: that is the number of the session's own link"
+                    "{} ({cidr}) does not reach a real network {link}: that is the number of the session's own link", at()
                 ));
             }
         }

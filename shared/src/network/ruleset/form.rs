@@ -1,5 +1,7 @@
 //! The table as the objects and attributes of libnftnl, one to one and in the order of loading. Nothing is decided here.
 
+use std::borrow::Cow;
+
 use super::{Chain, Element, Expr, Reject, Rule, Ruleset, Set, TABLE, Verdict};
 
 /// Most bytes of one value: what libnftnl has room for in a key.
@@ -33,12 +35,12 @@ pub enum Value {
 
 impl Value {
     /// Its bytes.
-    pub fn bytes(&self) -> Vec<u8> {
+    pub fn bytes(&self) -> Cow<'_, [u8]> {
         match self {
-            Self::Number(number) => number.to_ne_bytes().into(),
-            Self::Byte(byte) => vec![*byte],
-            Self::Bytes(bytes) => bytes.clone(),
-            Self::Text(text) => [text.as_bytes(), &[0]].concat(),
+            Self::Number(number) => number.to_ne_bytes().to_vec().into(),
+            Self::Byte(byte) => vec![*byte].into(),
+            Self::Bytes(bytes) => bytes.into(),
+            Self::Text(text) => [text.as_bytes(), &[0]].concat().into(),
         }
     }
 

@@ -22,9 +22,9 @@ pub(super) enum Detail {
     Port,
 }
 
-/// The lists of all zones.
+/// The lists of all zones, each sorted, with its number.
 #[derive(Debug, Default)]
-pub(super) struct Lists(BTreeMap<BTreeSet<Service>, u32>);
+pub(super) struct Lists(BTreeMap<Vec<Service>, u32>);
 
 /// Which list each prefix of one family leads to.
 #[derive(Debug, Default)]
@@ -38,7 +38,7 @@ pub(super) struct Prefixes {
 impl Lists {
     /// Files the rules of one zone and family.
     pub(super) fn file<'a>(&mut self, rules: impl Iterator<Item = &'a Rule>) -> Prefixes {
-        let mut by_prefix: BTreeMap<IpNet, BTreeSet<Service>> = BTreeMap::new();
+        let mut by_prefix: BTreeMap<IpNet, Vec<Service>> = BTreeMap::new();
         for rule in rules {
             by_prefix.entry(rule.cidr).or_default().extend(services(&rule.traffic));
         }
@@ -46,8 +46,9 @@ impl Lists {
         let mut lookups = BTreeSet::new();
         for (prefix, services) in by_prefix {
             let services = simplified(services);
+            let details: BTreeSet<Detail> = services.iter().map(|one| detail(*one)).collect();
             let length = prefix.prefix_len();
-            lookups.extend(services.iter().map(|service| (length, detail(*service))));
+            lookups.extend(details.into_iter().map(|detail| (length, detail)));
             let next = u32::try_from(self.0.len() + 1).unwrap_or(u32::MAX);
             let list = *self.0.entry(services).or_insert(next);
             let mut key = u32::from(length).to_be_bytes().to_vec();
@@ -84,16 +85,22 @@ fn services(traffic: &Traffic) -> Vec<Service> {
     }
 }
 
-/// Leaves out what a wider service of the same list holds already.
-fn simplified(services: BTreeSet<Service>) -> BTreeSet<Service> {
-    if services.contains(&ANY) {
-        return BTreeSet::from([ANY]);
+/// Sorts them, and leaves out what a wider one holds already.
+fn simplified(mut services: Vec<Service>) -> Vec<Service> {
+    services.sort_unstable();
+    services.dedup();
+    // Everything, and everything of a protocol, come before what they hold.
+    if services.first() == Some(&ANY) {
+        return vec![ANY];
     }
-    let whole: BTreeSet<u8> = services.iter().filter(|(_, port)| *port == 0).map(|s| s.0).collect();
+    let mut whole = None;
+    services.retain(|(protocol, port)| {
+        if *port == 0 {
+            whole = Some(*protocol);
+        }
+        *port == 0 || whole != Some(*protocol)
+    });
     services
-        .into_iter()
-        .filter(|(protocol, port)| *port == 0 || !whole.contains(protocol))
-        .collect()
 }
 
 fn detail(service: Service) -> Detail {
