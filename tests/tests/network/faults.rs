@@ -90,7 +90,7 @@ fn root_puts_an_older_link_there_and_the_missing_flag_is_named() {
                 *--version*) echo 'slirp4netns version 0.2.1'; exit 0;; esac\n\
                 echo \"$0: unrecognized option '--disable-dns'\" >&2; exit 1";
     let said = refused_after(&place, &fake_link(&place, body));
-    says(&said, &["slirp4netns"]);
+    says(&said, &["/usr/bin/slirp4netns", "too old", "--mtu"]);
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn root_puts_a_link_there_that_exits_at_once() {
     let body = "case \"$*\" in *--help*) exec $REAL --help;; *--version*) exec $REAL --version;; esac\n\
                 echo 'no such luck' >&2; exit 1";
     let said = refused_after(&place, &fake_link(&place, body));
-    says(&said, &["slirp4netns"]);
+    says(&said, &["slirp4netns", "no such luck"]);
 }
 
 #[test]
@@ -172,6 +172,11 @@ fn root_keeps_the_rules_from_the_kernel_and_the_session_is_refused() {
     for world in [World::USUAL, World { who: Who::Root, ..World::USUAL }] {
         says(&refused_with(world, "nothing-loads"), &["other network rules than were loaded"]);
     }
+}
+
+#[test]
+fn root_takes_a_part_of_the_packet_filter_away_and_its_modules_are_named() {
+    says(&refused_with(World::USUAL, "part-missing"), &["modprobe nf_tables nft_ct"]);
 }
 
 #[test]

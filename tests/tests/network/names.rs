@@ -255,6 +255,14 @@ fn root_gives_the_host_a_stub_in_run_and_the_policys_list_shows() {
 }
 
 #[test]
+fn root_gives_the_host_a_stub_in_var_run_and_the_policys_list_shows() {
+    however_the_host_has_it(
+        "mkdir -p $RUN/resolvconf; echo nameserver 127.0.0.53 > $RUN/resolvconf/resolv.conf\n\
+         ln -s /var/run/resolvconf/resolv.conf $ETC/resolv.conf",
+    );
+}
+
+#[test]
 fn root_gives_the_host_a_dangling_link_and_the_policys_list_shows() {
     however_the_host_has_it("ln -s ../run/nowhere/resolv.conf $ETC/resolv.conf");
 }
@@ -279,4 +287,94 @@ fn root_takes_the_hosts_list_away_and_name_servers_are_refused_with_what_to_type
     assert!(out.errors().contains("touch /etc/resolv.conf"), "{}", out.errors());
     let mut run = outer.session(&place, &closed(), ["echo", "ran"]);
     assert_eq!(run.within_changed(&outer, &script).output().ok().text(), "ran\n");
+}
+
+/// A module for names, of the kind of sssd's, systemd-resolved's, Avahi's, machined's, winbind's: it asks a daemon by a
+/// socket, and would wait for it for ever. Where it can't ask, it says that it is not available.
+const MODULE: &str = r#"
+#include <errno.h>
+#include <netdb.h>
+#include <nss.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+static enum nss_status ask(int *errnop, int *h_errnop) {
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    char word;
+    int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    strncpy(to.sun_path, SOCKET, sizeof to.sun_path - 1);
+    if (s >= 0 && connect(s, (struct sockaddr *)&to, sizeof to) == 0)
+        while (read(s, &word, 1) < 0 && errno == EINTR) {}
+    *errnop = errno;
+    *h_errnop = NO_RECOVERY;
+    return NSS_STATUS_UNAVAIL;
+}
+enum nss_status _nss_waits_gethostbyname4_r(const char *name, struct gaih_addrtuple **pat, char *buffer, size_t length,
+                                            int *errnop, int *h_errnop, int32_t *ttl) {
+    return ask(errnop, h_errnop);
+}
+enum nss_status _nss_waits_gethostbyname2_r(const char *name, int af, struct hostent *host, char *buffer,
+                                            size_t length, int *errnop, int *h_errnop) {
+    return ask(errnop, h_errnop);
+}
+"#;
+
+#[test]
+fn root_gives_the_host_name_services_that_would_wait_and_look_ups_go_on_without_them() {
+    let outer = Outer::new();
+    let place = Place::new(landbox_tests::World::USUAL);
+    let (source, module) = (place.outside.join("m.c"), place.outside.join("libnss_waits.so.2"));
+    let daemon = place.outside.join("daemon");
+    place.write(&source, MODULE);
+    let define = format!("-DSOCKET=\"{}\"", daemon.display());
+    let built = std::process::Command::new("gcc")
+        .args(["-shared", "-fPIC", &define, "-o"])
+        .args([&module, &source])
+        .status()
+        .unwrap();
+    assert!(built.success());
+    // They take connections and never answer. The second is the C library's own cache of names, which programs outside
+    // ask, too, and wait for.
+    let [daemon, _cache] = [daemon, place.outside.join("nscd")].map(|path| {
+        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+        listener
+    });
+    let services = outer.services(&place, &["dns:10.99.0.53:53=93.184.216.34"]);
+    let cached = format!(
+        "mount -t tmpfs none /run; mkdir /run/nscd; touch /run/nscd/socket\n\
+         mount --bind {}/nscd /run/nscd/socket",
+        place.outside.display()
+    );
+    for line in [
+        "waits files dns",
+        "files waits [!UNAVAIL=return] dns",
+        "files waits [NOTFOUND=return] dns",
+    ] {
+        let script = format!(
+            "sed 's/^hosts:.*/hosts: {line}/' /etc/nsswitch.conf > {0}/nsswitch; grep -q waits {0}/nsswitch\n\
+             mount --bind {0}/nsswitch /etc/nsswitch.conf\n",
+            place.root().display()
+        );
+        let look_up = format!(
+            "LD_LIBRARY_PATH={} timeout 40 getent ahostsv4 name.example | head -1; \
+             timeout 40 getent passwd nobody-at-all; echo $?",
+            place.outside.display()
+        );
+        let look = |rules: &Value, script: &str| {
+            let mut run = outer.session(&place, rules, ["sh", "-c", &look_up]);
+            run.within_changed(&outer, script).output().ok().text()
+        };
+        assert_eq!(look(&closed(), &script), "2\n", "{line}");
+        let text = look(&with_dns(closed(), &[SERVER]), &script);
+        assert!(text.starts_with("93.184.216.34") && text.ends_with("\n2\n"), "{line}: {text}");
+        if line.starts_with("waits") {
+            assert_eq!(look(&closed(), &(script + &cached)), "2\n");
+        }
+    }
+    assert!(daemon.accept().is_err(), "the daemon was asked");
+    assert!(!services.asked_of("dns").is_empty());
 }

@@ -29,6 +29,8 @@ enum Fault {
     None,
     /// Batches are said to be sent, and never reach the kernel.
     NothingLoads,
+    /// The kernel says of the first batch that it lacks a part that this would need.
+    PartMissing,
     /// There is another table before the first batch.
     ForeignTable,
     /// A rule that lets everything out is added right after the batch.
@@ -44,6 +46,7 @@ impl Fault {
         Some(match name {
             "none" => Self::None,
             "nothing-loads" => Self::NothingLoads,
+            "part-missing" => Self::PartMissing,
             "foreign-table" => Self::ForeignTable,
             "rule-before" => Self::RuleBefore,
             "rule-meanwhile" => Self::RuleMeanwhile,
@@ -242,23 +245,31 @@ impl Between {
         let pieces = call.pieces()?;
         let Some(first) = pieces.first() else { return Ok(Answer::Made) };
         if call.number == libc::SYS_recvmsg {
-            return if self.fault == Fault::ListCut {
-                cut(call, &socket, *first)
-            } else {
-                Ok(Answer::Made)
+            return match self.fault {
+                Fault::ListCut => cut(call, &socket, *first),
+                Fault::PartMissing if std::mem::take(&mut self.done) => missing(call, first.0),
+                Fault::None
+                | Fault::NothingLoads
+                | Fault::PartMissing
+                | Fault::ForeignTable
+                | Fault::RuleBefore
+                | Fault::RuleMeanwhile => Ok(Answer::Made),
             };
         }
         let mut head = [0; 16];
         call.memory.read_exact_at(&mut head, first.0)?;
         let kind = Call::kind(&head);
         let (when, words): (u16, &[&str]) = match self.fault {
-            Fault::NothingLoads if kind == Some(BATCH) => {
+            Fault::NothingLoads | Fault::PartMissing if kind == Some(BATCH) => {
+                self.done = true;
                 return Ok(Answer::Gives(pieces.iter().map(|(_, length)| length).sum()));
             }
             Fault::ForeignTable => (BATCH, &["add", "table", "inet", "other"]),
             Fault::RuleBefore => (GENERATION, &OPENS),
             Fault::RuleMeanwhile => (LIST_CHAINS, &OPENS),
-            Fault::NothingLoads | Fault::None | Fault::ListCut => return Ok(Answer::Made),
+            Fault::NothingLoads | Fault::PartMissing | Fault::None | Fault::ListCut => {
+                return Ok(Answer::Made);
+            }
         };
         if kind == Some(when) && !std::mem::replace(&mut self.done, true) {
             let place = format!("--net=/proc/{}/ns/net", call.pid);
@@ -284,4 +295,19 @@ fn cut(call: &Call, socket: &OwnedFd, (room, length): (u64, u64)) -> io::Result<
     let keep = if Call::kind(&packet) == Some(RULE) { got / 2 } else { got };
     call.memory.write_all_at(&packet[..keep], room)?;
     Ok(Answer::Gives(u64::try_from(keep).map_err(io::Error::other)?))
+}
+
+/// Answers as the kernel does where a rule needs a module that is not there: an error for that message of the batch.
+fn missing(call: &Call, room: u64) -> io::Result<Answer> {
+    let mut error = Vec::new();
+    // nlmsghdr (NLMSG_ERROR), the number, and the header of what it is about.
+    error.extend(36u32.to_ne_bytes());
+    error.extend(2u16.to_ne_bytes());
+    error.extend([0; 2]);
+    error.extend(7u32.to_ne_bytes());
+    error.extend([0; 4]);
+    error.extend((-libc::ENOENT).to_ne_bytes());
+    error.extend([0; 16]);
+    call.memory.write_all_at(&error, room)?;
+    Ok(Answer::Gives(36))
 }
