@@ -407,6 +407,23 @@ worlds! {
     }
 
     [user_kernel]
+    fn a_repository_that_takes_nothing_in_is_an_error_and_nobody_waits_for_it(world) {
+        let place = repository(world, &[]);
+        place.session(["--name", "s"], ["sh", "-c", "head -c 1000000 /dev/urandom > large"]).output().ok();
+        let objects = place.project.join(".git/objects");
+        let only_read = |may: &str| assert!(Command::new("chmod").args(["-R", may]).arg(&objects).status().unwrap().success());
+        only_read("a-w");
+        for args in [&["land", "--to-branch", "b"][..], &["land", "--commit", "--yes"]] {
+            let out = place.landbox(args).output().expect(1);
+            assert!(out.errors().contains("can't write to the repository"), "{}", out.errors());
+        }
+        assert!(!place.project.join("large").exists());
+        only_read("u+w");
+        place.landbox(["land", "--to-branch", "b"]).output().ok();
+        assert_eq!(git(&place, &["cat-file", "-s", "b:large"]), "1000000\n");
+    }
+
+    [user_kernel]
     fn filters_of_the_owner_s_are_neither_run_nor_got_round(world) {
         let place = repository(world, &[]);
         let marker = place.outside.join("ran");

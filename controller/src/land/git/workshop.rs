@@ -86,6 +86,8 @@ impl Workshop {
             take.args(["index-pack", "--stdin", "--strict"]);
         }
         let taken = output(take.stdin(stream), what);
+        // With it goes our own end of the pipe: a writer whose reader has died (of a full disk) waits for no other.
+        drop(take);
         let packed = packing.wait().context(|| "can't run git".into())?;
         taken?;
         if packed.success() {
