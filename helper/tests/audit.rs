@@ -9,8 +9,7 @@ use landbox_shared::path::AbsPath;
 use landbox_shared::plan::{Loss, Op, Plan};
 use landbox_shared::policy::MaskKind;
 use landbox_shared::wire::{self, Binding, KeyId};
-use play::{Stage, frames, users};
-use std::fs;
+use play::{Stage, copy_program, frames, users};
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -38,7 +37,7 @@ fn explain(stage: &Stage, bytes: &[u8]) -> (i32, String) {
     if is_root() && stage.uid != 0 {
         // Where the build lies may not be readable for the ordinary user.
         let copy = stage.path("landbox-audit");
-        fs::copy(AUDIT, &copy).unwrap();
+        copy_program(AUDIT, &copy);
         command = Command::new(copy);
         command.arg("explain").env_clear().env("HOME", stage.path("home"));
         command.uid(stage.uid).gid(stage.gid);
@@ -179,7 +178,7 @@ fn only_root_says_whose_keys_count_and_nonsense_is_no_key() {
     }
     let stage = Stage::new(1000);
     let copy = stage.path("landbox-audit");
-    fs::copy(AUDIT, &copy).unwrap();
+    copy_program(AUDIT, &copy);
     let line = stage.trust_line();
     let words = line.trim().split(' ');
     let run = |program: &Path, words: &[&str], uid: u32| {
@@ -210,7 +209,7 @@ fn with_a_set_id_bit_or_a_capability_it_does_nothing() {
     let stage = Stage::new(1000);
     let copy = |name: &str| -> PathBuf {
         let path = stage.path(name);
-        fs::copy(AUDIT, &path).unwrap();
+        copy_program(AUDIT, &path);
         path
     };
     let set = |program: &str, how: &str, path: &Path| {

@@ -1,8 +1,8 @@
 //! The decoders of everything that comes from somebody hostile, fed with changed versions of a committed corpus: no input
 //! may end the program, and what is accepted must be what it says.
 //!
-//! `LANDBOX_FUZZ_SECONDS` says how long each decoder is tried (CI: 60 in all), `LANDBOX_FUZZ_SEED` where the changes begin; the same
-//! seed gives the same inputs. Without nightly and without a C++ library on purpose: it runs wherever the tests run. An
+//! `LANDBOX_FUZZ_SECONDS` says how long all of them are tried together, an equal part each (CI: 60), `LANDBOX_FUZZ_SEED` where the
+//! changes begin; the same seed gives the same inputs. Without nightly and without a C++ library on purpose: it runs wherever the tests run. An
 //! input that failed is printed, and belongs into `corpus/` with the fix.
 
 #![allow(clippy::unwrap_used)] // the lint knows test functions, not the functions they share

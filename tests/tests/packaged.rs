@@ -14,16 +14,16 @@ fn installed(place: &Place, script: &str) -> String {
     let (uid, gid) = place.world.ids();
     let only = place.root().join("only");
     fs::create_dir_all(&only).unwrap();
-    fs::copy(bin("landbox"), only.join("landbox")).unwrap();
     let script = format!(
         "set -e; mount --make-rprivate /; mount -t tmpfs -o mode=755 none /usr/libexec; mkdir /usr/libexec/landbox; \
-         H=/usr/libexec/landbox/landbox-helper; cp {helper} $H; setcap cap_sys_admin=p $H; \
+         H=/usr/libexec/landbox/landbox-helper; cp {helper} $H; cp {landbox} {only}; setcap cap_sys_admin=p $H; \
          mkdir {root}/etc; mount -t tmpfs -o mode=755 none {root}/etc; cd {root}/etc; mkdir u w; \
          mount -t overlay -o lowerdir=/etc,upperdir=u,workdir=w none /etc; cd {project}; \
          audit() {{ {audit} \"$@\"; }}; \
          landbox() {{ setpriv --reuid {uid} --regid {gid} --clear-groups env -i HOME={home} PATH=/usr/bin:/bin:/usr/sbin \
          {only}/landbox \"$@\"; }}; set +e; {script}",
         helper = bin("landbox-helper").display(),
+        landbox = bin("landbox").display(),
         audit = bin("landbox-audit").display(),
         root = place.root().display(),
         project = place.project.display(),

@@ -299,6 +299,11 @@ impl Launch {
     }
 }
 
+/// Copies a program. By another process: one that a test starts at this moment would hold a copy of ours open for writing.
+pub(crate) fn copy_program(from: impl AsRef<Path>, to: &Path) {
+    assert!(Command::new("cp").arg(from.as_ref()).arg(to).status().unwrap().success());
+}
+
 /// Gives the stage's helper capabilities, as `setcap` writes them.
 pub(crate) fn set_capabilities(stage: &Stage, text: &str) {
     let done = Command::new("setcap").arg(text).arg(&stage.helper).status();
