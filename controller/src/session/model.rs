@@ -3,7 +3,7 @@
 //! ```text
 //! sessions/<id>/                0700
 //!   snapshot.json               0400, written once: the frozen policy and its digest
-//!   state.json                  replaced atomically
+//!   state.json                  replaced atomically; there before the first task is
 //!   lock                        flocked by the helper while the session runs: the proof of life
 //!   controller                  flocked by the controller from before the session can be seen until it has ended
 //!   layers/<layer>/upper        what the task wrote

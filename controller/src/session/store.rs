@@ -159,7 +159,7 @@ impl StateDir {
 
     fn read(id: &SessionId, dir: &Path) -> Result<Session> {
         let snapshot: Snapshot = read_json(&dir.join("snapshot.json"))?;
-        let state: State = read_json(&dir.join("state.json"))?;
+        let state = read_state(dir)?;
         let refuse = |why: &str| Err(Failure::new(Kind::Refused, format!("session {id}: {why}")));
         for lock in ["controller", "lock"] {
             // Without it nobody could tell whether the session runs.
@@ -251,7 +251,8 @@ impl StateDir {
         self.remove_folder(id, dir)
     }
 
-    /// Makes the folder of a new session: snapshot, state and lock. Nothing is left behind on failure.
+    /// Makes the folder of a new session: snapshot and locks. Its state is written down with its first boundary, before
+    /// anything runs. Nothing is left behind on failure.
     pub fn create(&self, snapshot: Snapshot) -> Result<Session> {
         self.start(snapshot).map(|(session, _)| session)
     }
@@ -261,7 +262,7 @@ impl StateDir {
         let dir = self.sessions_dir().join(snapshot.id.as_str());
         // Built under a name that is no session id and renamed, so that a half-made session is never seen as one.
         let staging = self.sessions_dir().join(format!(".new-{}", snapshot.id));
-        let make = || -> Result<(State, Attendance)> {
+        let make = || -> Result<Attendance> {
             std::fs::DirBuilder::new()
                 .mode(0o700)
                 .create(&staging)
@@ -276,25 +277,17 @@ impl StateDir {
             }
             let attendance = lock_file(&staging.join("controller"))?
                 .ok_or_else(|| Failure::new(Kind::Failed, "the new session is locked already"))?;
-            let state = State {
-                version: MODEL_VERSION,
-                state: Phase::Starting,
-                launches: Vec::new(),
-                landing: Landing::default(),
-                changes: None,
-            };
             write_new(&staging.join("snapshot.json"), &snapshot, 0o400)?;
-            write_new(&staging.join("state.json"), &state, 0o600)?;
             std::fs::rename(&staging, &dir)
                 .context(|| format!("can't make the session folder {}", show(&dir)))?;
-            Ok((state, Attendance(attendance)))
+            Ok(Attendance(attendance))
         };
         let result = make();
         if result.is_err() {
             let _ = std::fs::remove_dir_all(&staging);
         }
-        let (state, attendance) = result?;
-        Ok((Session { dir, snapshot, state }, attendance))
+        let attendance = result?;
+        Ok((Session { dir, snapshot, state: starting() }, attendance))
     }
 
     /// Waits until nobody else is making a named session.
@@ -362,7 +355,7 @@ impl Session {
     /// each write their own part.
     pub fn amend(&mut self, change: impl FnOnce(&mut State)) -> Result<()> {
         let _lock = self.lock_state()?;
-        self.state = read_json(&self.dir.join("state.json"))?;
+        self.state = read_state(&self.dir)?;
         change(&mut self.state);
         self.save_state()
     }
@@ -370,8 +363,11 @@ impl Session {
     /// Like [`Session::save_state`] for who runs the session: what others wrote down of landings meanwhile stays.
     pub fn save_run(&mut self) -> Result<()> {
         let _lock = self.lock_state()?;
-        let there: State = read_json(&self.dir.join("state.json"))?;
-        self.state.landing = there.landing;
+        // The first has nothing to keep.
+        if has_file(&self.dir, "state.json") {
+            let there: State = read_json(&self.dir.join("state.json"))?;
+            self.state.landing = there.landing;
+        }
         self.save_state()
     }
 
@@ -441,6 +437,30 @@ fn lock_file(path: &Path) -> Result<Option<OwnedFd>> {
         Err(Errno::WOULDBLOCK) => Ok(None),
         Err(e) => Err(e).context(|| format!("can't lock {}", show(path))),
     }
+}
+
+/// The state of a session that has none yet.
+fn starting() -> State {
+    State {
+        version: MODEL_VERSION,
+        state: Phase::Starting,
+        launches: Vec::new(),
+        landing: Landing::default(),
+        changes: None,
+    }
+}
+
+/// Reads `state.json`. It is written before the first task is released, and after that task's evidence: a session with
+/// neither has never started.
+fn read_state(dir: &Path) -> Result<State> {
+    if !has_file(dir, "state.json") && !has_file(dir, "launches/1/evidence") {
+        return Ok(starting());
+    }
+    read_json(&dir.join("state.json"))
+}
+
+fn has_file(dir: &Path, name: &str) -> bool {
+    std::fs::symlink_metadata(dir.join(name)).is_ok()
 }
 
 fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
@@ -522,6 +542,21 @@ mod tests {
         let session = state.create(snapshot("aaaaaaaaaa", None)).unwrap();
         state.remove(&session).unwrap();
         assert_eq!(std::fs::read_dir(state.sessions_dir()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_session_without_a_state_has_never_started_unless_there_is_evidence_of_a_boundary() {
+        let (_dir, state) = state();
+        let session = state.create(snapshot("aaaaaaaaaa", None)).unwrap();
+        let id = &session.snapshot.id;
+        assert!(state.load(id).unwrap().has_never_started());
+        let launch = session.dir.join("launches/1");
+        std::fs::create_dir_all(&launch).unwrap();
+        assert!(state.load(id).unwrap().has_never_started());
+        std::fs::write(launch.join("evidence"), "").unwrap();
+        assert!(state.load(id).is_err());
+        session.clone().save_run().unwrap();
+        assert_eq!(state.load(id).unwrap().state.state, Phase::Starting);
     }
 
     #[test]
