@@ -65,12 +65,13 @@ documents() {
   pack packaging/CHANGELOG.md "$doc/changelog"
   put 0644 packaging/SECURITY.md "$doc/SECURITY.md"
 }
-# finish PROGRAM..: the control files of the staged package, and the package.
+# finish LIBRARY PROGRAM..: the control files of the staged package, whose programs have the library in them, and the package.
 finish() {
-  local program
+  local program inner=$1
+  shift
   cd "$work"
   dpkg-shlibdeps -T"$package.substvars" "${@/#/$tree/}"
-  [ "$package" != landbox-helper ] || printf 'landbox:Built-Using=%s\n' "$(built_using)" >>"$package.substvars"
+  printf 'landbox:Built-Using=%s\n' "$(built_using "$inner")" >>"$package.substvars"
   find "$tree" -exec touch --no-dereference --date "@$SOURCE_DATE_EPOCH" {} +
   dpkg-gencontrol -p"$package" -P"$tree" -T"$package.substvars" -O"$tree/DEBIAN/control"
   (cd "$tree" && find . -type f ! -path './DEBIAN/*' -printf '%P\0' | LC_ALL=C sort -z | xargs -0 md5sum) >"$tree/DEBIAN/md5sums"
@@ -84,8 +85,8 @@ finish() {
   dpkg-deb --root-owner-group -Zxz --build "$tree" "$out/${package}_${version}_$arch.deb" >&2
   cd "$top"
 }
-# The library that is in the helper itself, as a source package.
-built_using() { dpkg-query -W -f '${source:Package} (= ${source:Version})' libnftnl-dev; }
+# What a library that is in a program itself was made from, as a source package.
+built_using() { dpkg-query -W -f '${source:Package} (= ${source:Version})' "$1"; }
 
 stage landbox-helper
 put 0755 "$programs/landbox-helper" usr/libexec/landbox/landbox-helper
@@ -105,7 +106,7 @@ if dpkg-vendor --derives-from Ubuntu; then
 else
   put 0644 packaging/apparmor/landbox-helper usr/share/apparmor/extra-profiles/landbox-helper
 fi
-finish usr/libexec/landbox/landbox-helper usr/sbin/landbox-audit
+finish libnftnl-dev usr/libexec/landbox/landbox-helper usr/sbin/landbox-audit
 
 stage landbox
 put 0755 "$programs/landbox" usr/bin/landbox
@@ -120,8 +121,8 @@ completions() { "$programs/landbox" util completions "$1" | install -D -m 0644 /
 completions bash usr/share/bash-completion/completions/landbox
 completions zsh usr/share/zsh/vendor-completions/_landbox
 completions fish usr/share/fish/vendor_completions.d/landbox.fish
-packaging/sbom.py landbox >"$work/sbom"
+packaging/sbom.py landbox "glibc=$(dpkg-query -W -f '${Version}' libc6-dev)=LGPL-2.1-or-later" >"$work/sbom"
 put 0644 "$work/sbom" usr/share/doc/landbox/sbom.cdx.json
-finish usr/bin/landbox
+finish libc6-dev usr/bin/landbox
 
 say "Made in $out: ${source_name} $version"

@@ -21,7 +21,7 @@ build() {
   local dir=$1 programs program
   shift
   mkdir -p "$dir/out"
-  (cd "$top" && git ls-files -z | xargs -0 cp --parents -t "$dir")
+  (cd "$top" && git -c safe.directory='*' ls-files -z | xargs -0 cp --parents -t "$dir")
   if [ $# -eq 0 ]; then
     "$dir/packaging/build.sh" "$dir/out"
     return

@@ -4,7 +4,7 @@
 
 use landbox_tests::net::Outer;
 use landbox_tests::run::{Out, Run};
-use landbox_tests::world::{self, World};
+use landbox_tests::world::{self, Who, World};
 use landbox_tests::{Place, worlds};
 use serde_json::Value;
 use std::fs;
@@ -150,7 +150,13 @@ worlds! {
         let mut run = place.landbox(["--no-new-privs"]);
         run.program("/usr/bin/setpriv").args([world::bin("landbox").as_os_str()]);
         run.args(["run", "--", "sh", "-c", WORK]);
-        assert_eq!(contained(&mut run, "true").ok().text(), "link\nmade\nsrc\n");
+        let out = contained(&mut run, "true");
+        // With a file capability that has no effect, the helper can't be what it was installed to be.
+        if world.who == Who::User && std::env::var_os("LANDBOX_TEST_KEY").is_some() {
+            assert!(out.expect(125).errors().contains("no_new_privs"));
+        } else {
+            assert_eq!(out.ok().text(), "link\nmade\nsrc\n");
+        }
     }
 
     [user_kernel, root_kernel]
