@@ -77,7 +77,19 @@ RUSTFLAGS="-C target-feature=+crt-static" cargo build --locked --package landbox
   --target "$host" --target-dir target/prober
 mkdir -p "$LANDBOX_TEST_BIN"
 chmod 0755 "$base" "$LANDBOX_TEST_BIN"
-install -m 0755 target/debug/landbox target/debug/landbox-helper target/debug/landbox-audit "target/prober/$host/debug/prober" "$LANDBOX_TEST_BIN"
+install -m 0755 "target/prober/$host/debug/prober" "$LANDBOX_TEST_BIN"
+if [ "$part" = --installed ]; then
+  [ "$(id -u)" -eq 0 ] || die "only root can take the helper's capability away and give it back"
+  installed_helper=/usr/libexec/landbox/landbox-helper
+  # By links: a program that is started by one looks for the helper beside what it leads to.
+  for program in /usr/bin/landbox /usr/sbin/landbox-audit "$installed_helper"; do
+    [ -x "$program" ] || die "$program is not installed (packaging/build.sh makes the packages)"
+    ln -sfn "$program" "$LANDBOX_TEST_BIN/${program##*/}"
+  done
+else
+  rm -f "$LANDBOX_TEST_BIN"/landbox{,-audit,-helper}
+  install -m 0755 target/debug/landbox{,-audit,-helper} "$LANDBOX_TEST_BIN"
+fi
 
 # The real CLIs, at fixed versions. Node 20 or newer runs them; where it is older, npm brings one along.
 clis=(@openai/codex@0.171.0 @anthropic-ai/claude-code@2.1.197 opencode-ai@1.18.33 @google/gemini-cli@0.61.0)

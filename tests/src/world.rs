@@ -80,6 +80,17 @@ pub fn bin(name: &str) -> PathBuf {
     path
 }
 
+/// Whether the programs under test are those that packages installed.
+pub fn is_installed() -> bool {
+    bin("landbox").is_symlink()
+}
+
+/// With what rights the helper runs for an ordinary user, in the word of the documents.
+pub fn helper_rights() -> &'static str {
+    let capable = is_installed() && std::env::var_os("LANDBOX_TEST_KEY").is_some();
+    if capable { "capable" } else { "unprivileged" }
+}
+
 /// Makes a test of each function in each of the worlds named: `worlds! { [user_kernel, user_fuse] fn name(world) {..} }`.
 #[macro_export]
 macro_rules! worlds {

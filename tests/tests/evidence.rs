@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)] // the lint knows test functions, not the functions they share
 
 use landbox_tests::probe::Facts;
-use landbox_tests::world::{Overlay, Who};
+use landbox_tests::world::{Overlay, Who, helper_rights};
 use landbox_tests::{Place, World, worlds};
 use serde_json::Value;
 use std::fs;
@@ -37,7 +37,7 @@ worlds! {
         assert_eq!(evidence["propagation_private"], Value::from(true));
         assert!(facts.mounts.iter().all(|m| m.optional.is_empty()), "{:#?}", facts.mounts);
         assert_eq!(evidence["mount_count"], Value::from(facts.mounts.len()));
-        let mode = match world.who { Who::User => "unprivileged", Who::Root => "root" };
+        let mode = match world.who { Who::User => helper_rights(), Who::Root => "root" };
         assert_eq!(evidence["mode"], Value::from(mode));
     }
 

@@ -18,7 +18,7 @@ fn installed(place: &Place, script: &str) -> String {
         "set -e; mount --make-rprivate /; mount -t tmpfs -o mode=755 none /usr/libexec; mkdir /usr/libexec/landbox; \
          H=/usr/libexec/landbox/landbox-helper; cp {helper} $H; cp {landbox} {only}; setcap cap_sys_admin=p $H; \
          mkdir {root}/etc; mount -t tmpfs -o mode=755 none {root}/etc; cd {root}/etc; mkdir u w; \
-         mount -t overlay -o lowerdir=/etc,upperdir=u,workdir=w none /etc; cd {project}; \
+         mount -t overlay -o lowerdir=/etc,upperdir=u,workdir=w none /etc; rm -rf /etc/landbox; cd {project}; \
          audit() {{ {audit} \"$@\"; }}; \
          landbox() {{ setpriv --reuid {uid} --regid {gid} --clear-groups env -i HOME={home} PATH=/usr/bin:/bin:/usr/sbin \
          {only}/landbox \"$@\"; }}; set +e; {script}",

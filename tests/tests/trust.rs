@@ -1,10 +1,11 @@
 //! Which helper is used, with whose keys, and judging a session again from what it left behind.
 #![allow(clippy::unwrap_used)] // the lint knows test functions, not the functions they share
 
-use landbox_tests::world::{Who, bin};
+use landbox_tests::world::{Who, bin, helper_rights, is_installed};
 use landbox_tests::{Place, World, worlds};
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 /// `landbox-audit replay ID`: code and output.
 fn replay(place: &Place, session: &Path) -> (i32, String) {
@@ -70,14 +71,24 @@ worlds! {
 
     [user_kernel, root_kernel]
     fn a_bot_that_wants_the_packaged_helper_starts_with_no_other(world) {
+        // Another helper than the packaged one: a copy beside a copy.
         let place = Place::new(world);
+        let beside = place.root().join("beside");
+        fs::create_dir(&beside).unwrap();
+        for program in ["landbox", "landbox-helper"] {
+            let copied = Command::new("cp").arg(bin(program)).arg(&beside).status().unwrap();
+            assert!(copied.success());
+        }
+        let start = |bot: &str| {
+            place.landbox(["run", "--bot", bot]).program(beside.join("landbox")).output().expect(125)
+        };
         let bots = r#"[{"name": "a", "command": ["true"], "requirePackagedHelper": true},
                        {"name": "b", "command": ["true"], "requirePackagedHelper": true, "sandbox": false}]"#;
         place.write(place.home.join(".config/landbox/bots.json"), bots);
-        let out = place.landbox(["run", "--bot", "a"]).output().expect(125);
+        let out = start("a");
         assert!(out.errors().contains("requirePackagedHelper"), "{}", out.errors());
         assert!(out.errors().contains("would be used"), "{}", out.errors());
-        place.landbox(["run", "--bot", "b"]).output().expect(125);
+        start("b");
         assert!(place.sessions().is_empty());
     }
 
@@ -85,16 +96,19 @@ worlds! {
     fn show_and_doctor_say_with_what_rights_the_helper_runs(world) {
         let place = Place::new(world);
         place.sh("true").output().ok();
-        let (word, text) = match world.who {
-            Who::User => ("unprivileged", "your own keys count"),
-            Who::Root => ("root", "as root"),
+        let word = match world.who { Who::User => helper_rights(), Who::Root => "root" };
+        let text = match word {
+            "unprivileged" => "your own keys count",
+            "capable" => "the keys in /etc/landbox/trusted.d count",
+            _ => "as root",
         };
+        let why = if is_installed() { "the packaged one" } else { "beside landbox" };
         assert_eq!(place.json(["show"])["boundary"]["helper"], word);
         assert!(place.landbox(["show"]).output().ok().text().contains(text));
         let report = place.json(["doctor"]);
         let line = report["checks"].as_array().unwrap().iter().find(|c| c["id"] == "helper").unwrap();
         let found = line["found"].as_str().unwrap();
-        assert!(found.contains("beside landbox") && found.contains(text), "{found}");
+        assert!(found.contains(why) && found.contains(text), "{found}");
     }
 }
 
