@@ -18,7 +18,8 @@
 //! | link retargeted, or another type, on one side and any change on the other | conflict | |
 //! | added on both sides, different | conflict | |
 //! | the folder it lies in is gone, a link, or no folder | conflict | |
-//! | a folder becomes a file while the owner has put something into it | conflict | |
+//! | a folder becomes a file while the owner has put something into it, an empty folder, say | conflict | |
+//! | a folder becomes a file, and what it holds is what the base held, empty folders made anew among it | clean | T lands |
 //! | a deleted folder in which the owner has put something | clean | what the session knew goes; the folder stays |
 //!
 //! # What apply takes

@@ -298,3 +298,34 @@ proptest! {
         prop_assert_eq!(merged, expected);
     }
 }
+
+#[test]
+fn an_empty_folder_of_the_owner_s_is_in_the_way_of_a_file_only_if_the_session_never_saw_it() {
+    let (base, task) = ("mkdir -p d/e; echo 1 > d/f", "rm -r d; echo file > d");
+    for world in WORLDS.into_iter().filter(|w| w.is_here()) {
+        // What the owner did; whether it lands where the base was known before, and where it was not.
+        for (owner, known, unknown) in [
+            ("true", true, true),
+            ("touch d/e/x; rm d/e/x", true, true),
+            ("touch d/x; rm d/x", true, true),
+            ("touch d/x; rm d/x; touch d/e/x; rm d/e/x", true, false),
+            ("rmdir d/e; mkdir d/e", true, false),
+            ("mkdir d/new", false, false),
+            ("mkdir -p d/e/new", false, false),
+        ] {
+            for (looked, lands) in [(true, known), (false, unknown)] {
+                let fixture = Fixture::new(world, base);
+                fixture.run(task);
+                if looked {
+                    drop(fixture.review());
+                }
+                sh(&fixture.project, owner);
+                let before = fixture.real();
+                let landed = land(&fixture, &[]);
+                assert_eq!(landed.is_ok(), lands, "{world:?} {owner} {looked}");
+                let there = if lands { vec!["d f 644 file\n".to_owned()] } else { before };
+                assert_eq!(fixture.real(), there, "{world:?} {owner} {looked}");
+            }
+        }
+    }
+}

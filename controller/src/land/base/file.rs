@@ -1,0 +1,112 @@
+//! The file of the records: a header line, then one line a path.
+
+use super::Record;
+use crate::error::{Context, Result};
+use crate::land::captures::{Identity, Mark};
+use crate::session::store::show;
+use landbox_shared::id::LayerId;
+use landbox_shared::path::RelPath;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+pub(super) const VERSION: u16 = 1;
+/// How the names of files begin that are being written.
+const BESIDE: &str = ".write-";
+
+/// The first line.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Header {
+    pub version: u16,
+    pub layer: LayerId,
+    pub scanned: u32,
+    pub records: usize,
+    /// How far what the watch captured has been taken over.
+    #[serde(default)]
+    pub live: Mark,
+    /// The project's root when the newest launch began.
+    #[serde(default)]
+    pub root: Option<Identity>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Line {
+    #[serde(rename = "p")]
+    path: RelPath,
+    #[serde(flatten)]
+    record: Record,
+}
+
+/// Removes what writers that were killed have left over: they wrote under the lock, which is ours now.
+pub(super) fn sweep(dir: &Path) {
+    let Ok(entries) = std::fs::read_dir(dir) else { return };
+    for entry in entries.filter_map(|entry| entry.ok()) {
+        if entry.file_name().as_encoded_bytes().starts_with(BESIDE.as_bytes()) {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// Opens a file of the owner's alone, and makes it if it is missing.
+pub(super) fn private(path: &Path) -> Result<File> {
+    std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)
+        .context(|| format!("can't open {}", show(path)))
+}
+
+/// A store that was read.
+#[derive(Default)]
+pub(super) struct Stored {
+    pub scanned: u32,
+    pub live: Mark,
+    pub root: Option<Identity>,
+    pub known: BTreeMap<RelPath, Record>,
+}
+
+/// Reads a layer's store; `None` if there is none or it is torn.
+pub(super) fn read(dir: &Path, layer: &LayerId) -> Option<Stored> {
+    read_file(&dir.join(format!("{layer}.records")), layer)
+}
+
+/// The same of a copy.
+pub(super) fn read_file(path: &Path, layer: &LayerId) -> Option<Stored> {
+    let file = File::open(path).ok()?;
+    let mut lines = BufReader::with_capacity(256 << 10, file).split(b'\n');
+    let header: Header = serde_json::from_slice(&lines.next()?.ok()?).ok()?;
+    if header.version != VERSION || header.layer != *layer {
+        return None;
+    }
+    let mut known = BTreeMap::new();
+    for line in lines {
+        let line: Line = serde_json::from_slice(&line.ok()?).ok()?;
+        known.insert(line.path, line.record);
+    }
+    let Header { records, scanned, live, root, .. } = header;
+    (known.len() == records).then_some(Stored { scanned, live, root, known })
+}
+
+/// Writes records to a file beside their place, for the caller to put there.
+pub(super) fn write(
+    dir: &Path,
+    header: &Header,
+    records: &BTreeMap<RelPath, Record>,
+) -> std::io::Result<tempfile::NamedTempFile> {
+    let file = tempfile::Builder::new().prefix(BESIDE).tempfile_in(dir)?;
+    let mut out = BufWriter::with_capacity(256 << 10, file);
+    serde_json::to_writer(&mut out, header)?;
+    for (path, record) in records {
+        out.write_all(b"\n")?;
+        serde_json::to_writer(&mut out, &Line { path: path.clone(), record: record.clone() })?;
+    }
+    out.write_all(b"\n")?;
+    out.into_inner().map_err(std::io::IntoInnerError::into_error)
+}
