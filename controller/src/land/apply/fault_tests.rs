@@ -2,6 +2,7 @@
 //! failing. Whatever happens, what the next command finds is all of it or nothing.
 #![cfg(target_arch = "x86_64")] // the registers of a call
 
+use super::journal::Work;
 use super::tests::{land, shown};
 use super::trace::{Act, Call, Ended, run};
 use super::*;

@@ -149,6 +149,27 @@ impl ProjectLock {
         sync_folder(&self.dir)
     }
 
+    /// Does every step of a journal, or none: one that fails rolls back all before it. `before` is called with the number
+    /// of each before it is done.
+    pub(in crate::land) fn carry_out(
+        &self,
+        journal: &Journal,
+        project: &Tree,
+        stage: &Stage,
+        before: &mut dyn FnMut(usize) -> Result<()>,
+    ) -> Result<()> {
+        let done = journal.steps.iter().enumerate().try_for_each(|(index, step)| {
+            before(index)?;
+            commit::perform(step, project, stage)
+        });
+        let Err(mut failure) = done else { return Ok(()) };
+        if let Some(note) = journal.roll_back(&self.state, project)? {
+            failure.hints.push(note);
+        }
+        self.end()?;
+        Err(failure)
+    }
+
     /// Finishes, or rolls back, work that did not come to its end. Gives a sentence about it.
     pub(in crate::land) fn recover(&self) -> Result<Option<String>> {
         let path = self.path();

@@ -1,3 +1,4 @@
+use super::journal::Journal;
 use super::tests::{apply_stopping, land, quietly, shown, steps};
 use super::*;
 use crate::land::testing::{Fixture, World, sh};

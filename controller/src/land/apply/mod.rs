@@ -16,6 +16,7 @@ pub(super) mod finish;
 pub(super) mod journal;
 #[cfg(test)]
 mod journal_tests;
+mod landing;
 pub(super) mod parts;
 pub(crate) mod place;
 pub(super) mod plan;
@@ -28,28 +29,25 @@ pub(super) mod tests;
 #[cfg(test)]
 mod trace;
 
-use super::changeset::{Base, Bodies, Change, Changeset, Node};
-use super::kind::Group;
-use super::layer::{LayerView, project_of};
+use super::changeset::{Base, Node};
+use super::layer::LayerView;
 use super::live::Picture;
-use super::resolve::resolve;
 use super::select::Selection;
-use super::tree::{self, Tree};
+use super::tree::Tree;
 use crate::error::{Context, Failure, Kind, Result};
 use crate::overlay::remove::remove_tree;
 use crate::seal::Key;
-use crate::session::model::ChangeCounts;
 use crate::session::store::{Attendance, Session, SessionLock, StateDir, show};
-use entry::{Detail, Entry, Standing};
-use journal::{Journal, ProjectLock, Work};
+use entry::Standing;
+use journal::ProjectLock;
 use landbox_shared::digest::Digest;
 use landbox_shared::id::SessionId;
 use landbox_shared::path::{AbsPath, RelPath};
 use landbox_shared::policy::LayerPolicy;
+use landing::{Landing, Site};
 use rustix::fs;
-use stage::Stage;
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::io::{self, Read as _};
+use std::collections::{BTreeMap, HashSet};
+use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -198,6 +196,7 @@ fn apply_with(
     apply_seen(state, id, order, None, before)
 }
 
+/// The landing, stage by stage.
 fn apply_seen(
     state: &StateDir,
     id: &SessionId,
@@ -205,170 +204,15 @@ fn apply_seen(
     picture: Option<Picture>,
     before: &mut dyn FnMut(usize) -> Result<()>,
 ) -> Result<Landed> {
-    let Order { selection, shown, key } = *order;
-    let mut session = state.load(id)?;
-    let layer = project_of(&session).cloned().ok_or_else(|| nothing(id))?;
-    let lock = ProjectLock::take(state, &layer.target, true)?
-        .ok_or_else(|| Failure::new(Kind::Failed, "can't lock the project"))?;
-    lock.recover()?;
-    let stopped = stop_if_ended(&session)?;
-    // Anything may have happened while we waited: another landing of this very session, say.
-    session = state.load(id)?;
-    super::check_present(&session)?;
-    let live = stopped.is_none();
-    let past = selection.checkpoint.is_some();
-    let mut view = match (selection.checkpoint, live, picture) {
-        (Some(number), ..) => super::checkpoint::view(&session, &layer, number)?,
-        (None, true, None) => super::live::picture(&session, &layer)?,
-        (None, _, picture) => {
-            let mut view = LayerView::read(&session, &layer, live)?;
-            if let Some(picture) = picture.filter(|_| live) {
-                picture.onto(&mut view);
-            }
-            view
-        }
-    };
-    view.narrow(selection);
-    let set = view.changeset.clone();
-    let picked = selection.pick(&set)?;
-    let holds = |c: &Change| picked.holds(c);
-    let found = super::digest::digest(&[&set], holds);
-    let chosen: Vec<&Change> = set.changes.iter().filter(|c| holds(c) && c.landable).collect();
-    if chosen.is_empty() {
-        return Err(nothing(id));
-    }
-    refuse_too_many(id, chosen.len())?;
-    if found != *shown {
-        return Err(Failure::new(
-            Kind::Refused,
-            format!("the changes are not the ones that were shown: their digest is {found} now"),
-        )
-        .hint(format!("landbox land {id} shows them as they are")));
-    }
-    let resolution = resolve(&session, &view, &chosen, &selection.choices)?;
-    resolution.check()?;
-    if resolution.landed() == 0 {
-        return Err(nothing(id));
-    }
-    let project = Tree::open(layer.target.as_path())
-        .context(|| format!("can't open the project {}", layer.target))?;
-    let effective = resolution.effective();
-    let put: Vec<&Change> = effective.iter().collect();
-    let planned = resolution.planned(set.clone());
-    let mut plan = plan::plan(&planned, &put, &view.masks, &project)?;
-    let root = tree::meta_of(project.root()).context(|| "can't read the project".into())?.ino;
-    let number = session.state.landing.count.saturating_add(1);
-    let path = place::make(state, &layer.target, &project)?.join(entry::name(id, number));
-    let aside = stage::clear(&path, id)?;
-    let store =
-        AbsPath::from_path(&path).context(|| format!("can't use the path {}", show(&path)))?;
-    let sequence = entry::next_sequence(state, &layer.target);
-    let mut entry = Entry::new(id.clone(), number, sequence, layer.target.clone(), root, store);
-    entry.changes = resolution.landed() as u64;
-    let by_path: HashMap<&RelPath, &Change> = put.iter().map(|c| (&c.path, *c)).collect();
-    let receipt = finish::receipt(&session, number, found, &resolution, &plan.staying);
-    let mut bases = resolution.bases();
-    bases.retain(|(path, _)| !plan.staying.contains(path));
-    bases.extend(plan.owners.iter().map(|path| (path.clone(), None)));
-    let mut settled = resolution.settled(&view);
-    settled.extend(plan.owners.iter().map(|path| (path.clone(), None)));
-    let records = view.store.path().with_extension("landing");
-    let receipt_path = receipt.path(state);
-    let mut journal = Journal::new(Work::Landing, entry, Some(&records), &receipt_path)?;
-    let mut prepare = || -> Result<(Stage, parts::Parts)> {
-        // From here on there is something to be cleared away. It names no step yet, so there is nothing to roll back.
-        lock.begin(&journal)?;
-        let stage = Stage::make(path.clone())?;
-        stage.fill(&mut plan.steps, &project, &by_path, &resolution.bodies(&view))?;
-        let path = parts::parts_of(&state.sessions_dir(), id, number);
-        let parts = parts::Parts::make(&path).context(|| format!("can't make {}", show(&path)))?;
-        view.store.copy_to(&parts::records_of(&path))?;
-        let new = |node: &Option<Node>| node.clone().map_or(Base::Absent, Base::Known);
-        let landed = plan.landed.iter().chain(bases.iter().map(|(path, node)| (path, node)));
-        for (path, node) in landed.clone() {
-            view.store.rebase(path.clone(), new(node));
-        }
-        // What stays in the layer may be edited there again, and then meet the owner's edits.
-        let stays = |c: &Change| live || settled.contains_key(&c.path);
-        for change in set.changes.iter().filter(|c| stays(c) && picked.holds(c)) {
-            if let Some(bytes) = small(&view, change) {
-                view.store.keep_for(&change.path, &bytes);
-            }
-        }
-        if live && !past {
-            view.store.in_layer(plan.landed.keys().chain(bases.iter().map(|(path, _)| path)));
-        }
-        view.store.copy_to(&records)?;
-        journal.entry.bytes = plan::displaced(&plan.steps);
-        let times = finish::times(&plan.steps, &project);
-        let rebased = landed.map(|(path, _)| path.clone()).collect();
-        let detail = Detail::new(plan.steps.clone(), rebased, times, receipt.clone());
-        journal.entry.write(state, &detail)?;
-        receipt.prepare(state, key)?;
-        journal.steps = plan.steps.clone();
-        journal.ready = true;
-        lock.begin(&journal)?;
-        Ok((stage, parts))
-    };
-    let (stage, parts) = match prepare() {
-        Ok(prepared) => prepared,
-        Err(failure) => {
-            // Nothing in the project was touched. What can't be cleared away now, the next command clears away.
-            if journal.discard(state).is_ok() {
-                let _ = lock.end();
-            }
-            return Err(failure);
-        }
-    };
-    let done = plan.steps.iter().enumerate().try_for_each(|(index, step)| {
-        before(index)?;
-        commit::perform(step, &project, &stage)
-    });
-    if let Err(mut failure) = done {
-        if let Some(note) = journal.roll_back(state, &project)? {
-            failure.hints.push(note);
-        }
-        lock.end()?;
-        return Err(failure);
-    }
-    let mut synced = journal::sync_parents(&plan.steps, &project);
-    synced &= super::sync::folder(&stage.path);
-    let disturbed = commit::changed(&plan.steps, &project).into_iter().next();
-    before(plan.steps.len())?;
-    view.store.replace(&records)?;
-    synced &= journal::sync(&view.store.path()).is_ok();
-    let mut record = || -> Result<()> {
-        let changes = if live || past { None } else { Some(left(&set, &bases, &view)?) };
-        finish::count(&mut session, &journal.entry, |state| {
-            state.changes = changes;
-            state.landing.synced &= synced;
-        })?;
-        journal.entry.stand(state, Standing::New, Standing::Kept)?;
-        super::receipt::publish(journal.receipt.as_path())
-    };
-    record().map_err(|failure| {
-        failure.hint("all of it has landed; the next landbox command records that")
-    })?;
-    let (landed, steps) = (&plan.landed, &plan.steps);
-    if past {
-        // The layer is not what landed.
-        drop(parts);
-    } else if live {
-        // What is removed from under a live mount takes later writes along. Equal copies go at the next resume; what has
-        // landed in another form is put in its place by way of the merged view.
-        super::live::catch_up(&session, &layer, &project, &settled);
-    } else {
-        prune::prune(&view, layer.backend, &project, (parts, Vec::new()), landed, steps, &settled);
-    }
-    lock.end()?;
-    Ok(Landed {
-        changes: resolution.landed(),
-        synced,
-        staying: plan.staying,
-        disturbed,
-        aside,
-        receipt: journal.receipt.to_path_buf(),
-    })
+    let mut site = Site::take(state, id)?;
+    let view = site.look(order.selection, picture)?;
+    let mut landing = Landing::plan(state, &mut site, order, view)?;
+    let (stage, parts) = landing.prepare(order.key)?;
+    landing.exchange(&stage, before)?;
+    landing.happen(before)?;
+    landing.record()?;
+    landing.clear_layer(parts);
+    landing.end()
 }
 
 /// Marks a path as deleted in the layer, if the records alone say so.
@@ -444,42 +288,6 @@ fn earlier(
 pub(super) fn now() -> String {
     let at = jiff::Timestamp::now();
     at.round(jiff::Unit::Second).unwrap_or(at).to_string()
-}
-
-/// The bytes of a change's file, if they are few enough to be kept.
-fn small(view: &LayerView, change: &Change) -> Option<Vec<u8>> {
-    let size = change.new.as_ref().and_then(Node::size)?;
-    if size > super::base::KEEP_FILE {
-        return None;
-    }
-    let mut bytes = Vec::new();
-    view.new_bytes(change).ok()?.take(size + 1).read_to_end(&mut bytes).ok()?;
-    Some(bytes)
-}
-
-/// Figures of what a landing leaves: changes that cannot land or were not chosen.
-fn left(
-    set: &Changeset,
-    bases: &[(RelPath, Option<Node>)],
-    view: &LayerView,
-) -> Result<ChangeCounts> {
-    let landed: HashSet<&RelPath> = bases.iter().map(|(path, _)| path).collect();
-    let rest =
-        set.changes.iter().filter(|c| c.group == Group::Project && !landed.contains(&c.path));
-    let mut out = ChangeCounts { files: 0, added: 0, deleted: 0 };
-    for change in rest {
-        let figures = super::patch::figures(change, view)?;
-        out.files += 1;
-        out.added += figures.added.unwrap_or(0);
-        out.deleted += figures.deleted.unwrap_or(0);
-    }
-    for (path, part) in view.parts.iter().filter(|(path, _)| landed.contains(path)) {
-        let (added, deleted) = view.beyond(path, part)?;
-        out.files += 1;
-        out.added += added;
-        out.deleted += deleted;
-    }
-    Ok(out)
 }
 
 fn nothing(id: &SessionId) -> Failure {

@@ -1,5 +1,6 @@
 use super::tests::{land, shown, steps};
 use super::*;
+use crate::land::layer::project_of;
 use crate::land::testing::{Fixture, WORLDS, World, list, sh};
 use landbox_shared::policy::{Mask, MaskKind};
 

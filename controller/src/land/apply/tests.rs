@@ -1,4 +1,6 @@
 use super::*;
+use crate::land::changeset::Change;
+use crate::land::layer::project_of;
 use crate::land::review::Review;
 use crate::land::testing::{Fixture, WORLDS, World, list, sh};
 use landbox_shared::policy::{Mask, MaskKind};

@@ -169,17 +169,7 @@ fn undo_with(
         let _ = super::receipt::withdraw(&receipt);
         return Err(failure);
     }
-    let done = journal.steps.iter().enumerate().try_for_each(|(index, step)| {
-        before(index)?;
-        commit::perform(step, &project, &stage)
-    });
-    if let Err(mut failure) = done {
-        if let Some(note) = journal.roll_back(state, &project)? {
-            failure.hints.push(note);
-        }
-        lock.end()?;
-        return Err(failure);
-    }
+    lock.carry_out(&journal, &project, &stage, before)?;
     let disturbed = commit::changed(&journal.steps, &project).into_iter().next();
     for (path, time) in times {
         restore_time(&project, path.as_ref(), time);

@@ -1,0 +1,349 @@
+//! The stages of a landing, each of which takes up what the one before has left.
+
+use super::entry::{self, Detail, Entry, Standing};
+use super::journal::{self, Journal, ProjectLock, Work};
+use super::plan::{self, Plan};
+use super::stage::{self, Stage};
+use super::{
+    Landed, Order, Stopped, finish, nothing, parts, place, prune, refuse_too_many, stop_if_ended,
+};
+use crate::error::{Context, Failure, Kind, Result};
+use crate::land::changeset::{Base, Bodies, Change, Changeset, Node};
+use crate::land::kind::Group;
+use crate::land::layer::{LayerView, project_of};
+use crate::land::live::{self, Picture};
+use crate::land::receipt::Receipt;
+use crate::land::resolve::{Resolution, resolve};
+use crate::land::select::{Picked, Selection};
+use crate::land::tree::{self, Tree};
+use crate::land::{check_present, checkpoint, digest, patch, receipt, sync};
+use crate::seal::Key;
+use crate::session::model::ChangeCounts;
+use crate::session::store::{Session, StateDir, show};
+use landbox_shared::id::SessionId;
+use landbox_shared::path::{AbsPath, RelPath};
+use landbox_shared::policy::LayerPolicy;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io::Read as _;
+use std::path::PathBuf;
+
+/// The project and the session, held.
+pub(super) struct Site {
+    session: Session,
+    layer: LayerPolicy,
+    lock: ProjectLock,
+    /// `None` where the session goes on running.
+    stopped: Option<Stopped>,
+}
+
+impl Site {
+    /// Holds them, and finishes what broke off there.
+    pub(super) fn take(state: &StateDir, id: &SessionId) -> Result<Self> {
+        let session = state.load(id)?;
+        let layer = project_of(&session).cloned().ok_or_else(|| nothing(id))?;
+        let lock = ProjectLock::take(state, &layer.target, true)?
+            .ok_or_else(|| Failure::new(Kind::Failed, "can't lock the project"))?;
+        lock.recover()?;
+        let stopped = stop_if_ended(&session)?;
+        // Anything may have happened while we waited: another landing of this very session, say.
+        let session = state.load(id)?;
+        check_present(&session)?;
+        Ok(Self { session, layer, lock, stopped })
+    }
+
+    fn is_live(&self) -> bool {
+        self.stopped.is_none()
+    }
+
+    /// What is to be landed from: the layer, what was shown of it while it runs, or a checkpoint.
+    pub(super) fn look(
+        &self,
+        selection: &Selection,
+        picture: Option<Picture>,
+    ) -> Result<LayerView> {
+        let Self { session, layer, .. } = self;
+        let live = self.is_live();
+        let mut view = match (selection.checkpoint, live, picture) {
+            (Some(number), ..) => checkpoint::view(session, layer, number)?,
+            (None, true, None) => live::picture(session, layer)?,
+            (None, _, picture) => {
+                let mut view = LayerView::read(session, layer, live)?;
+                if let Some(picture) = picture.filter(|_| live) {
+                    picture.onto(&mut view);
+                }
+                view
+            }
+        };
+        view.narrow(selection);
+        Ok(view)
+    }
+}
+
+/// A landing under way.
+pub(super) struct Landing<'a> {
+    state: &'a StateDir,
+    site: &'a mut Site,
+    view: LayerView,
+    set: Changeset,
+    picked: Picked,
+    resolution: Resolution,
+    /// What is put there, and over what.
+    effective: Vec<Change>,
+    project: Tree,
+    plan: Plan,
+    /// The bases once it has happened.
+    bases: Vec<(RelPath, Option<Node>)>,
+    /// What may leave the layer although it is not what landed.
+    settled: BTreeMap<RelPath, Option<Node>>,
+    /// The stage, and where it went what lay there.
+    path: PathBuf,
+    aside: Option<PathBuf>,
+    /// The new base records, beside their place.
+    records: PathBuf,
+    receipt: Receipt,
+    journal: Journal,
+    /// Whether a checkpoint lands.
+    past: bool,
+    synced: bool,
+    disturbed: Option<RelPath>,
+}
+
+impl<'a> Landing<'a> {
+    /// Compares the changes with what was shown, and the project with the base, and says what is to be done.
+    pub(super) fn plan(
+        state: &'a StateDir,
+        site: &'a mut Site,
+        order: &Order<'_>,
+        view: LayerView,
+    ) -> Result<Self> {
+        let id = &site.session.snapshot.id;
+        let set = view.changeset.clone();
+        let picked = order.selection.pick(&set)?;
+        let holds = |c: &Change| picked.holds(c);
+        let found = digest::digest(&[&set], holds);
+        let chosen: Vec<&Change> = set.changes.iter().filter(|c| holds(c) && c.landable).collect();
+        if chosen.is_empty() {
+            return Err(nothing(id));
+        }
+        refuse_too_many(id, chosen.len())?;
+        if found != *order.shown {
+            return Err(Failure::new(
+                Kind::Refused,
+                format!(
+                    "the changes are not the ones that were shown: their digest is {found} now"
+                ),
+            )
+            .hint(format!("landbox land {id} shows them as they are")));
+        }
+        let resolution = resolve(&site.session, &view, &chosen, &order.selection.choices)?;
+        resolution.check()?;
+        if resolution.landed() == 0 {
+            return Err(nothing(id));
+        }
+        let target = &site.layer.target;
+        let project =
+            Tree::open(target.as_path()).context(|| format!("can't open the project {target}"))?;
+        let effective = resolution.effective();
+        let put: Vec<&Change> = effective.iter().collect();
+        let plan = plan::plan(&resolution.planned(set.clone()), &put, &view.masks, &project)?;
+        let root = tree::meta_of(project.root()).context(|| "can't read the project".into())?.ino;
+        let number = site.session.state.landing.count.saturating_add(1);
+        let path = place::make(state, target, &project)?.join(entry::name(id, number));
+        let aside = stage::clear(&path, id)?;
+        let store =
+            AbsPath::from_path(&path).context(|| format!("can't use the path {}", show(&path)))?;
+        let sequence = entry::next_sequence(state, target);
+        let mut entry = Entry::new(id.clone(), number, sequence, target.clone(), root, store);
+        entry.changes = resolution.landed() as u64;
+        let receipt = finish::receipt(&site.session, number, found, &resolution, &plan.staying);
+        let owners = || plan.owners.iter().map(|path| (path.clone(), None));
+        let mut bases = resolution.bases();
+        bases.retain(|(path, _)| !plan.staying.contains(path));
+        bases.extend(owners());
+        let mut settled = resolution.settled(&view);
+        settled.extend(owners());
+        let records = view.store.path().with_extension("landing");
+        let journal = Journal::new(Work::Landing, entry, Some(&records), &receipt.path(state))?;
+        let past = order.selection.checkpoint.is_some();
+        let (synced, disturbed) = (true, None);
+        Ok(Self {
+            state,
+            site,
+            view,
+            set,
+            picked,
+            resolution,
+            effective,
+            project,
+            plan,
+            bases,
+            settled,
+            path,
+            aside,
+            records,
+            receipt,
+            journal,
+            past,
+            synced,
+            disturbed,
+        })
+    }
+
+    /// Makes everything that is needed, on disk, and the journal that tells of it; or nothing.
+    pub(super) fn prepare(&mut self, key: &Key) -> Result<(Stage, parts::Parts)> {
+        self.make(key).inspect_err(|_| {
+            // Nothing in the project was touched. What can't be cleared away now, the next command clears away.
+            if self.journal.discard(self.state).is_ok() {
+                let _ = self.site.lock.end();
+            }
+        })
+    }
+
+    fn make(&mut self, key: &Key) -> Result<(Stage, parts::Parts)> {
+        let Self { state, site, view, resolution, effective, plan, journal, .. } = self;
+        let live = site.is_live();
+        // From here on there is something to be cleared away. It names no step yet, so there is nothing to roll back.
+        site.lock.begin(journal)?;
+        let stage = Stage::make(self.path.clone())?;
+        let by_path: HashMap<&RelPath, &Change> = effective.iter().map(|c| (&c.path, c)).collect();
+        stage.fill(&mut plan.steps, &self.project, &by_path, &resolution.bodies(view))?;
+        let id = &site.session.snapshot.id;
+        let path = parts::parts_of(&state.sessions_dir(), id, journal.entry.number);
+        let parts = parts::Parts::make(&path).context(|| format!("can't make {}", show(&path)))?;
+        view.store.copy_to(&parts::records_of(&path))?;
+        let new = |node: &Option<Node>| node.clone().map_or(Base::Absent, Base::Known);
+        let bases = || self.bases.iter().map(|(path, node)| (path, node));
+        let landed = plan.landed.iter().chain(bases());
+        for (path, node) in landed.clone() {
+            view.store.rebase(path.clone(), new(node));
+        }
+        // What stays in the layer may be edited there again, and then meet the owner's edits.
+        let stays = |c: &Change| live || self.settled.contains_key(&c.path);
+        for change in self.set.changes.iter().filter(|c| stays(c) && self.picked.holds(c)) {
+            if let Some(bytes) = small(view, change) {
+                view.store.keep_for(&change.path, &bytes);
+            }
+        }
+        if live && !self.past {
+            view.store.in_layer(plan.landed.keys().chain(bases().map(|(path, _)| path)));
+        }
+        view.store.copy_to(&self.records)?;
+        journal.entry.bytes = plan::displaced(&plan.steps);
+        let times = finish::times(&plan.steps, &self.project);
+        let rebased = landed.map(|(path, _)| path.clone()).collect();
+        let detail = Detail::new(plan.steps.clone(), rebased, times, self.receipt.clone());
+        journal.entry.write(state, &detail)?;
+        self.receipt.prepare(state, key)?;
+        journal.steps = plan.steps.clone();
+        journal.ready = true;
+        site.lock.begin(journal)?;
+        Ok((stage, parts))
+    }
+
+    /// Exchanges name after name, or none.
+    pub(super) fn exchange(
+        &mut self,
+        stage: &Stage,
+        before: &mut dyn FnMut(usize) -> Result<()>,
+    ) -> Result<()> {
+        self.site.lock.carry_out(&self.journal, &self.project, stage, before)?;
+        self.synced &= journal::sync_parents(&self.plan.steps, &self.project);
+        self.synced &= sync::folder(&stage.path);
+        self.disturbed = super::commit::changed(&self.plan.steps, &self.project).into_iter().next();
+        Ok(())
+    }
+
+    /// Puts the new base records in their place: from here on the landing has happened.
+    pub(super) fn happen(&mut self, before: &mut dyn FnMut(usize) -> Result<()>) -> Result<()> {
+        before(self.plan.steps.len())?;
+        self.view.store.replace(&self.records)?;
+        self.synced &= journal::sync(&self.view.store.path()).is_ok();
+        Ok(())
+    }
+
+    /// Makes the session, the entry for undo and the receipt tell of it.
+    pub(super) fn record(&mut self) -> Result<()> {
+        self.tell().map_err(|failure| {
+            failure.hint("all of it has landed; the next landbox command records that")
+        })
+    }
+
+    fn tell(&mut self) -> Result<()> {
+        let changes = match self.site.is_live() || self.past {
+            true => None,
+            false => Some(left(&self.set, &self.bases, &self.view)?),
+        };
+        let synced = self.synced;
+        finish::count(&mut self.site.session, &self.journal.entry, |state| {
+            state.changes = changes;
+            state.landing.synced &= synced;
+        })?;
+        self.journal.entry.stand(self.state, Standing::New, Standing::Kept)?;
+        receipt::publish(self.journal.receipt.as_path())
+    }
+
+    /// Takes out of the layer what has landed.
+    pub(super) fn clear_layer(&self, parts: parts::Parts) {
+        let Self { site, view, project, plan, settled, .. } = self;
+        if self.past {
+            // The layer is not what landed.
+            drop(parts);
+        } else if site.is_live() {
+            // What is removed from under a live mount takes later writes along. Equal copies go at the next resume; what
+            // has landed in another form is put in its place by way of the merged view.
+            live::catch_up(&site.session, &site.layer, project, settled);
+        } else {
+            let (backend, into) = (site.layer.backend, (parts, Vec::new()));
+            prune::prune(view, backend, project, into, &plan.landed, &plan.steps, settled);
+        }
+    }
+
+    /// Removes the journal.
+    pub(super) fn end(self) -> Result<Landed> {
+        self.site.lock.end()?;
+        Ok(Landed {
+            changes: self.resolution.landed(),
+            synced: self.synced,
+            staying: self.plan.staying,
+            disturbed: self.disturbed,
+            aside: self.aside,
+            receipt: self.journal.receipt.to_path_buf(),
+        })
+    }
+}
+
+/// The bytes of a change's file, if they are few enough to be kept.
+fn small(view: &LayerView, change: &Change) -> Option<Vec<u8>> {
+    let size = change.new.as_ref().and_then(Node::size)?;
+    if size > crate::land::base::KEEP_FILE {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    view.new_bytes(change).ok()?.take(size + 1).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+/// Figures of what a landing leaves: changes that cannot land or were not chosen.
+fn left(
+    set: &Changeset,
+    bases: &[(RelPath, Option<Node>)],
+    view: &LayerView,
+) -> Result<ChangeCounts> {
+    let landed: HashSet<&RelPath> = bases.iter().map(|(path, _)| path).collect();
+    let rest =
+        set.changes.iter().filter(|c| c.group == Group::Project && !landed.contains(&c.path));
+    let mut out = ChangeCounts { files: 0, added: 0, deleted: 0 };
+    for change in rest {
+        let figures = patch::figures(change, view)?;
+        out.files += 1;
+        out.added += figures.added.unwrap_or(0);
+        out.deleted += figures.deleted.unwrap_or(0);
+    }
+    for (path, part) in view.parts.iter().filter(|(path, _)| landed.contains(path)) {
+        let (added, deleted) = view.beyond(path, part)?;
+        out.files += 1;
+        out.added += added;
+        out.deleted += deleted;
+    }
+    Ok(out)
+}
