@@ -15,8 +15,9 @@ fn installed(place: &Place, script: &str) -> String {
     let only = place.root().join("only");
     fs::create_dir_all(&only).unwrap();
     let script = format!(
-        "set -e; mount --make-rprivate /; mount -t tmpfs -o mode=755 none /usr/libexec; mkdir /usr/libexec/landbox; \
-         H=/usr/libexec/landbox/landbox-helper; cp {helper} $H; cp {landbox} {only}; setcap cap_sys_admin=p $H; \
+        "set -e; mount --make-rprivate /; cp {landbox} {only}; cp {helper} {only}/packed; \
+         mount -t tmpfs -o mode=755 none /usr/libexec; mkdir /usr/libexec/landbox; H=/usr/libexec/landbox/landbox-helper; \
+         cp {only}/packed $H; setcap cap_sys_admin=p $H; \
          mkdir {root}/etc; mount -t tmpfs -o mode=755 none {root}/etc; cd {root}/etc; mkdir u w; \
          mount -t overlay -o lowerdir=/etc,upperdir=u,workdir=w none /etc; rm -rf /etc/landbox; cd {project}; \
          audit() {{ {audit} \"$@\"; }}; \
