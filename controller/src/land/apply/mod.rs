@@ -23,6 +23,8 @@ pub(super) mod plan;
 mod prune;
 #[cfg(test)]
 mod prune_tests;
+#[cfg(test)]
+mod reader_tests;
 pub(super) mod stage;
 #[cfg(test)]
 pub(super) mod tests;

@@ -181,7 +181,12 @@ impl Place<'_> {
                 let source = format!("/proc/self/fd/{}", fd.as_raw_fd());
                 let follow = AtFlags::SYMLINK_FOLLOW;
                 match fs::linkat(fs::CWD, source.as_str(), &self.stage.dir, name, follow) {
-                    Ok(()) => return Ok(File::from(fd)),
+                    // By its name in the stage: what is done to a file goes to whoever watches the folder it was opened in.
+                    Ok(()) => {
+                        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                        let named = fs::openat(&self.stage.dir, name, flags, Mode::empty())?;
+                        return Ok(File::from(named));
+                    }
                     Err(Errno::XDEV | Errno::NOENT | Errno::PERM | Errno::ACCESS) => {}
                     Err(e) => return Err(e.into()),
                 }
