@@ -135,7 +135,11 @@ id=$(basename "$key"/.config/landbox/trusted.d/*.pub .pub)
 read -r -a words <"$key/.config/landbox/trusted.d/$id.pub"
 landbox-audit trust add "${words[@]}"
 [ "$(getcap "$installed_helper")" = "$installed_helper cap_sys_admin=p" ] || die "$installed_helper has not its capability"
-LANDBOX_TEST_KEY=$key/.config/landbox suite "installed, with the capability" "$@"
+# Not what sets no_new_privs, starts in a user namespace of its own (both refused with it, by name), or has a second home.
+not_capable=(--skip a_kernel_without_nf_tables_refuses_the_launch_and_says_so
+  --skip a_session_started_inside_another_user_namespace_has_its_link
+  --skip a_project_that_holds_the_home_works)
+LANDBOX_TEST_KEY=$key/.config/landbox suite "installed, with the capability" "${not_capable[@]}" "$@"
 setcap -r "$installed_helper"
 suite "installed, without the capability" "$@"
 finish
