@@ -4,7 +4,7 @@
 #   tests/packaging/run.sh DIR     DIR holds the packages, as packaging/build.sh makes them
 #
 # The system is made by debootstrap, once, and copied for each run; it has its own mount and process namespaces and the host's
-# network. Nothing of the host is changed.
+# network. On the host it installs what it needs and keeps that system in /srv/landbox-tests/debian-12; nothing else is changed.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd -P)
 . "$here/../../packaging/setup.sh"

@@ -11,7 +11,7 @@ const NAMES: usize = 16;
 
 #[derive(Debug, Args)]
 pub(super) struct DoctorArgs {
-    /// Install what is missing, where that is all it takes
+    /// Install fuse-overlayfs where it is missing (by apt, as root or with passwordless sudo)
     #[arg(long)]
     fix: bool,
 }

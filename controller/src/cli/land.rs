@@ -38,7 +38,8 @@ pub(super) struct LandArgs {
     /// Land the session as it was at checkpoint N
     #[arg(long, value_name = "N")]
     checkpoint: Option<u32>,
-    /// Land this kind of risk without being asked; may be repeated
+    /// Land this kind of risk without being asked; may be repeated: git, startup, editor, agent, ci, install, build,
+    /// executable, set-id, outside-link, secret, generated, large, hidden-text or ignore-rules
     #[arg(long, value_name = "KIND", conflicts_with_all = ["patch", "mbox"])]
     accept_risk: Vec<String>,
     #[command(flatten)]

@@ -8,7 +8,7 @@ use crate::overlay::remove::disk_usage;
 use crate::plan;
 use crate::session::document::{self, Document, Findings};
 use crate::session::egress::Ledger;
-use crate::session::model::Phase;
+use crate::session::model::{Phase, Snapshot};
 use crate::session::store::{Session, StateDir, show as show_path};
 use crate::session::traffic;
 use crate::ui::text::{counted, visible};
@@ -181,12 +181,7 @@ fn face(session: &Session, document: &Document<'_>, findings: &Findings) -> Stri
         line("boundary", "none: the bot has \"sandbox\": false");
         return out;
     }
-    let network = match &policy.network {
-        Network::Host => "network of the host",
-        Network::None => "loopback alone",
-        Network::Policy(_) => "network by the policy's destinations",
-    };
-    line("boundary", &format!("{network}; {}", snapshot.policy_digest));
+    line("boundary", &format!("{}; {}", reach(&policy.network), snapshot.policy_digest));
     if let Some(boundary) = last.and_then(|launch| launch.boundary.as_ref()) {
         line("helper", boundary.mode.words());
     }
@@ -249,6 +244,28 @@ fn face(session: &Session, document: &Document<'_>, findings: &Findings) -> Stri
     for path in &findings.receipts {
         line("receipt", &show_path(path));
     }
+    out
+}
+
+fn reach(network: &Network) -> &'static str {
+    match network {
+        Network::Host => "network of the host",
+        Network::None => "loopback alone",
+        Network::Policy(_) => "network by the policy's destinations",
+    }
+}
+
+/// What stands around a session that begins, for whoever asked for more: it was proved before its command runs.
+pub(super) fn boundary(session: &Session) -> Vec<String> {
+    let Snapshot { id, policy, .. } = &session.snapshot;
+    let proved = session.state.launches.last().and_then(|launch| launch.boundary.as_ref());
+    let helper = proved.map_or("unknown", |boundary| boundary.mode.words());
+    let mut out = vec![format!("session {id}: {}; helper: {helper}", reach(&policy.network))];
+    out.extend(policy.layers.iter().map(|layer| {
+        let overlay = document::overlay(session, layer.backend);
+        let target = show_path(layer.target.as_path());
+        format!("layer {}: {target}, {overlay}", document::layer_kind(layer.kind))
+    }));
     out
 }
 

@@ -1,7 +1,7 @@
 //! One launch from beginning to end, for `run` and `resume` alike.
 
-use super::Invocation;
 use super::outcome::{self, Unstarted};
+use super::{Invocation, show};
 use crate::credentials::Keeper;
 use crate::error::{Context, Failure, Result};
 use crate::host::{self, Facts, LaunchView, helper};
@@ -108,6 +108,9 @@ impl<'a> Starter<'a> {
             launch::launch(helper, &plan, &frame, &self.key, &folder, &self.signals)?;
         let merged = std::mem::take(&mut launched.merged);
         let recorded = record_boundary(session, &launched);
+        if recorded.is_ok() {
+            self.call.ui.detail(|| show::boundary(session));
+        }
         let mut watcher = Watcher::new(session, &merged);
         let ready = recorded.and_then(|()| Keeper::start(session, merged));
         let keeper = match ready {

@@ -64,6 +64,15 @@ impl Ui {
         }
     }
 
+    /// Prints lines for people on stderr that were asked for by `-v`.
+    pub fn detail(&self, lines: impl FnOnce() -> Vec<String>) {
+        if self.verbose && !self.quiet {
+            for line in lines() {
+                self.status(format!("landbox: {line}"));
+            }
+        }
+    }
+
     /// Prints a warning on stderr, also when quiet.
     pub fn warning(&self, line: impl AsRef<str>) {
         let (on, off) = if self.color_stderr() { ("\x1b[33m", "\x1b[0m") } else { ("", "") };

@@ -32,8 +32,8 @@ fn child() {
     let undoes = read("work") == "undo";
     std::fs::write(place.join("tid"), rustix::thread::gettid().as_raw_nonzero().to_string())
         .unwrap();
-    let this = rustix::process::getpid();
-    rustix::process::kill_process(this, rustix::process::Signal::STOP).unwrap();
+    // To this very thread: one that is sent to the process stops this thread only when another one has taken it.
+    nix::sys::signal::raise(nix::sys::signal::Signal::SIGSTOP).unwrap();
     let selection = Selection::default();
     let done = if undoes {
         crate::land::undo::find(&state, Some(id.as_str()), None)
