@@ -88,6 +88,7 @@ pub(crate) fn stay(isolated: Isolated, events: &Events) {
     // may go meanwhile.
     let early = matches!(end, Some(Event::Exited(_)))
         && monitor.daemons.is_empty()
+        && monitor.link.is_none() // else the last of its traffic is told, which the task's sockets may still send
         && prctl::set_pdeathsig(None).is_ok()
         && monitor.tell(end.as_ref());
     // The list of mounts holds the task's, which take a while to undo: begin while init is on its way.

@@ -55,6 +55,8 @@ pub(crate) fn start() -> Result<Caller, Failure> {
     // No core of it, whatever becomes of it; no look into it by another process of the caller's.
     prctl::set_dumpable(false).stage(STAGE, "closing this process's memory")?;
     sys::process::clear_environment().stage(STAGE, "clearing the environment")?;
+    // Ignored, which a caller hands on, we would never hear of a child.
+    sys::process::default_action(Signal::SIGCHLD).stage(STAGE, "hearing of children")?;
     let umask = umask(Mode::from_bits_truncate(0o077));
     // The fast path; EOF on the event socket is the proof of the controller's death. Executing a file with capabilities
     // cleared what the controller may have set, so it is set here. A controller that died before this line has closed

@@ -35,6 +35,16 @@ fn named<'a>(tree: &'a [Proc], name: &str) -> Vec<&'a Proc> {
 }
 
 worlds! {
+    [user_kernel, user_fuse, root_kernel]
+    fn a_caller_that_ignores_the_end_of_its_children_gets_the_end_of_a_session(world) {
+        let place = Place::new(world);
+        let ignore = "import signal,os,sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); \
+                      os.execvp(sys.argv[1], sys.argv[1:])";
+        let mut run = place.sh("sleep 0.1 & echo in; exit 3");
+        let out = run.prefix(&format!("exec python3 -c '{ignore}' \"$0\" \"$@\"")).limit(20).output();
+        assert_eq!((out.code(), out.text().as_str()), (3, "in\n"), "{}", out.errors());
+    }
+
     [user_kernel, user_fuse, root_kernel, root_fuse]
     fn killing_the_controller_ends_everything(world) {
         let place = Place::new(world);

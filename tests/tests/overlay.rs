@@ -10,10 +10,14 @@ fn kinds(place: &Place) -> Vec<String> {
     place.changes().into_iter().map(|(path, kind)| format!("{kind} {path}")).collect()
 }
 
-const SQLITE: &str = "import sqlite3,os,sys\n\
+/// SQLite does not wait for the lock by which a database is switched to its write-ahead log: one process does that first.
+const MADE: &str = "import sqlite3,os\n\
     p=os.path.expanduser('~/.agentcli'); os.makedirs(p,exist_ok=True)\n\
     c=sqlite3.connect(p+'/s.db',timeout=20); c.execute('pragma journal_mode=wal')\n\
-    c.execute('create table if not exists t(x)'); c.execute('begin immediate')\n\
+    c.execute('create table if not exists t(x)'); c.commit(); c.execute('delete from t'); c.commit()";
+const SQLITE: &str = "import sqlite3,os\n\
+    p=os.path.expanduser('~/.agentcli')\n\
+    c=sqlite3.connect(p+'/s.db',timeout=20); c.execute('begin immediate')\n\
     c.execute('insert into t values(1)'); c.commit(); print(c.execute('select count(*) from t').fetchone()[0])";
 
 worlds! {
@@ -21,7 +25,7 @@ worlds! {
     fn a_database_in_the_home_takes_its_locks_and_the_real_one_stays(world) {
         let place = Place::new(world);
         place.mkdir(place.home.join(".agentcli"));
-        let twice = format!("python3 -c \"{SQLITE}\" & python3 -c \"{SQLITE}\"; wait");
+        let twice = format!("python3 -c \"{MADE}\"; python3 -c \"{SQLITE}\" & python3 -c \"{SQLITE}\"; wait");
         let out = place.sh(&twice).limit(20).output().ok();
         let mut counts: Vec<_> = out.text().lines().map(str::to_owned).collect();
         counts.sort();

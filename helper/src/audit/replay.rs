@@ -32,14 +32,31 @@ pub(super) fn replay(session: &str) -> Done {
         return Err(Ending::Failed("the session was never launched".to_owned()));
     }
     let last = launches.last().copied();
+    let mut left = proofs(&read(&folder, "state.json", DOCUMENT_BYTES)?.unwrap_or_default());
     for number in launches {
+        let most = wire::EXEC_HEAD + limits::EVENT_BYTES;
+        left -= usize::from(left > 0 && read(&folder, &evidence(number), most)?.is_some());
         let (lines, held) = launch(&folder, number, last == Some(number))?;
         bad |= !held;
         for line in lines {
             say(&format!("launch {number}: {line}"));
         }
     }
+    if left > 0 {
+        say("DOES NOT HOLD: the session's state names evidence that is not here");
+        bad = true;
+    }
     if bad { Err(Ending::Bad) } else { Ok(()) }
+}
+
+fn evidence(number: u32) -> String {
+    format!("launches/{number}/evidence")
+}
+
+/// Of how many launches a session's state says that their boundary was proved.
+fn proofs(state: &[u8]) -> usize {
+    let word = b"\"evidence_digest\"";
+    state.windows(word.len()).filter(|window| window == word).count()
 }
 
 fn folder(session: &str) -> Result<PathBuf, Ending> {
@@ -68,7 +85,9 @@ fn numbers(path: &Path) -> Result<Vec<u32>, Failure> {
     let mut numbers = Vec::new();
     for entry in list {
         let name = entry.at(STAGE, &path, DOING)?.file_name();
-        numbers.extend(name.to_str().and_then(|name| name.parse::<u32>().ok()));
+        let number = name.to_str().and_then(|name| name.parse::<u32>().ok());
+        // One form of a number is a launch's; a folder of another name is none.
+        numbers.extend(number.filter(|number| name == number.to_string().as_str()));
     }
     numbers.sort_unstable();
     Ok(numbers)
@@ -77,8 +96,13 @@ fn numbers(path: &Path) -> Result<Vec<u32>, Failure> {
 /// What is to be said of one launch, and whether it holds. Only the newest one's evidence is in the session's state.
 fn launch(folder: &File, number: u32, newest: bool) -> Result<(Vec<String>, bool), Failure> {
     let most = wire::ENVELOPE_HEAD + limits::PLAN_BYTES + wire::ENVELOPE_TAIL;
+    let evidence = read(folder, &evidence(number), wire::EXEC_HEAD + limits::EVENT_BYTES)?;
     let Some(envelope) = read(folder, &format!("launches/{number}/envelope"), most)? else {
-        return Ok((vec!["there is no envelope: nothing was handed to the helper".into()], true));
+        let line = match &evidence {
+            None => "there is no envelope: nothing was handed to the helper",
+            Some(_) => "DOES NOT HOLD: there is evidence, and no envelope",
+        };
+        return Ok((vec![line.to_owned()], evidence.is_none()));
     };
     let inspected = match wire::inspect(&envelope) {
         Ok(inspected) => inspected,
@@ -101,8 +125,7 @@ fn launch(folder: &File, number: u32, newest: bool) -> Result<(Vec<String>, bool
     if !names(&snapshot, &plan.policy_digest.to_string()) {
         flaws.push("the session's snapshot is of another policy".to_owned());
     }
-    let most = wire::EXEC_HEAD + limits::EVENT_BYTES;
-    match read(folder, &format!("launches/{number}/evidence"), most)? {
+    match evidence {
         None => {
             lines.push("there is no evidence: the boundary was not made, and nothing ran".into())
         }
