@@ -12,6 +12,8 @@ use landbox_shared::id::LayerId;
 use landbox_shared::plan::{Access, LayerOp, Op, Plan};
 use landbox_shared::policy::Backend;
 use landbox_shared::wire::KeyId;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
 use play::{Launch, Stage, abs, behind, copy_program, enrolled, frames, set_capabilities, users};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -481,7 +483,7 @@ impl Swapper {
             to.display()
         );
         let mut command = Command::new("sh");
-        command.args(["-c", &script]).uid(stage.uid).gid(stage.gid);
+        command.args(["-c", &script]).uid(stage.uid).gid(stage.gid).process_group(0);
         let quiet = command.stdin(Process::null()).stdout(Process::null()).stderr(Process::null());
         Self(quiet.spawn().unwrap())
     }
@@ -489,8 +491,17 @@ impl Swapper {
 
 impl Drop for Swapper {
     fn drop(&mut self) {
-        self.0.kill().unwrap();
+        // The shell and whatever it has under way: a last `mv` must not come after this.
+        let group = Pid::from_raw(self.0.id().cast_signed());
+        killpg(group, Signal::SIGKILL).unwrap();
         self.0.wait().unwrap();
+        // Bounded: whoever inherits the dead one may be in no hurry to look at it.
+        for _ in 0..1000 {
+            if killpg(group, None).is_err() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 
