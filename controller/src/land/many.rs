@@ -2,14 +2,19 @@
 
 use crate::error::{Failure, Kind, Result};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 /// Below this a thread costs more than it brings.
 const FEW: usize = 64;
 /// More would only wait for the disk together.
 const MOST: usize = 8;
+/// As many items are taken at once.
+const PIECE: usize = 16;
+/// Bytes of a thread's stack.
+const STACK: usize = 1 << 20;
 
-/// Does `work` with every item. Where some fail, the others may not be done; the first failure in order is given.
+/// Does `work` with every item. Where some fail, the others may not be done; one of the failures is given.
 pub(super) fn each<T: Send>(
     items: &mut [T],
     work: impl Fn(&mut T) -> Result<()> + Sync,
@@ -28,15 +33,21 @@ pub(super) fn each<T: Send>(
         }
         Ok(())
     };
-    let size = items.len().div_ceil(threads);
+    // Shared out by the piece: where the machine gives no thread more, those that are there do all of it.
+    let pieces = Mutex::new(items.chunks_mut(PIECE));
+    let take = || pieces.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let work = || -> Result<()> {
+        while let Some(items) = take() {
+            part(items)?;
+        }
+        Ok(())
+    };
     thread::scope(|scope| {
-        let part = &part;
-        let running: Vec<_> =
-            items.chunks_mut(size).map(|items| scope.spawn(move || part(items))).collect();
-        let mut done = Ok(());
+        let spawn = || thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work);
+        let running: Vec<_> = (1..threads).map_while(|_| spawn().ok()).collect();
+        let mut done = work();
         for thread in running {
-            let one = thread.join().unwrap_or_else(|_| Err(ended()));
-            done = done.and(one);
+            done = done.and(thread.join().unwrap_or_else(|_| Err(ended())));
         }
         done
     })

@@ -46,6 +46,7 @@ pub(super) fn files<T: Sync>(
 ) -> io::Result<()> {
     const THREADS: usize = 16;
     const FEW: usize = 8;
+    const STACK: usize = 128 << 10;
     let next = AtomicUsize::new(0);
     let work = || -> io::Result<()> {
         while let Some(item) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -62,10 +63,15 @@ pub(super) fn files<T: Sync>(
         return work();
     }
     std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(work)).collect();
-        threads.into_iter().try_for_each(|thread| {
-            thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread that syncs has ended")))
-        })
+        // Fewer where the machine gives no more; this one works, too.
+        let spawn = || std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work);
+        let threads: Vec<_> = (1..THREADS).map_while(|_| spawn().ok()).collect();
+        let mut done = work();
+        for thread in threads {
+            let ended = |_| Err(io::Error::other("a thread that syncs has ended"));
+            done = done.and(thread.join().unwrap_or_else(ended));
+        }
+        done
     })
 }
 

@@ -7,9 +7,13 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
-const DATABASE: &str = "import sqlite3,os,sys\n\
+/// SQLite does not wait for the lock by which a database is switched to its write-ahead log.
+const DATABASE: &str = "import sqlite3,os,sys,time\n\
     p=os.path.expanduser('~/.agentcli'); os.makedirs(p,exist_ok=True)\n\
-    c=sqlite3.connect(p+'/s.db'); c.execute('pragma journal_mode=wal')\n\
+    c=sqlite3.connect(p+'/s.db')\n\
+    while True:\n\
+    \ttry: c.execute('pragma journal_mode=wal'); break\n\
+    \texcept sqlite3.OperationalError: time.sleep(.01)\n\
     c.execute('create table if not exists t(x)'); c.execute('begin immediate')\n\
     c.execute('insert into t values(1)'); c.commit()\n\
     print(c.execute('select count(*) from t').fetchone()[0], flush=True)\n\
