@@ -69,7 +69,13 @@ fn every_page_of_ours_that_a_page_names_is_there() {
             }
         }
     }
-    for page in ["landbox-run.1", "landbox-helper.8", "bots.json.5", "sandbox-network-policy.5"] {
+    for page in [
+        "landbox-run.1",
+        "landbox-helper.8",
+        "bots.json.5",
+        "landbox-json.5",
+        "sandbox-network-policy.5",
+    ] {
         assert!(named.contains(page), "{page}: {named:?}");
     }
     let missing: Vec<_> = named.difference(&there).collect();

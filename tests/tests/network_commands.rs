@@ -98,6 +98,9 @@ fn set_and_clear_need_the_daemon_and_nothing_works_inside() {
         let out = place.landbox(args).output().expect(6);
         assert!(out.errors().contains("daemon"), "{}", out.errors());
     }
+    // What can't be had is not offered.
+    let help = place.landbox([verb, "--help"]).output().ok().text();
+    assert!(help.contains("suggest") && !help.contains("daemon"), "{help}");
     let out = place.landbox(["run", "--", "landbox", verb, "clear", "app"]).output().expect(6);
     assert!(out.errors().contains("inside of a session"), "{}", out.errors());
 }

@@ -7,7 +7,8 @@ use std::io;
 /// What is said of the command as a whole.
 const SECTIONS: &str = include_str!("manual.roff");
 /// What stands at the end of every other page.
-const SEE_ALSO: &str = ".SH \"SEE ALSO\"\n.BR landbox (1),\n.BR bots.json (5)\n";
+const SEE_ALSO: &str =
+    ".SH \"SEE ALSO\"\n.BR landbox (1),\n.BR bots.json (5),\n.BR landbox\\-json (5)\n";
 const MANUAL: &str = "Landbox Manual";
 
 /// One page.

@@ -49,7 +49,7 @@ struct Global {
     /// Read bots from FILE
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Print one JSON document
+    /// Print one JSON document, as landbox-json(5) describes it
     #[arg(long, global = true)]
     json: bool,
     /// When to colour

@@ -53,7 +53,8 @@ enum What {
         #[arg(value_name = "ID")]
         id: Option<String>,
     },
-    /// Set an app's policy (needs the daemon)
+    /// Set an app's policy: refused, with what to do instead, until there is a daemon to take it
+    #[command(hide = true)]
     Set {
         /// The app
         #[arg(value_name = "APP")]
@@ -62,7 +63,8 @@ enum What {
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
-    /// Clear an app's policy (needs the daemon)
+    /// Clear an app's policy: refused like `set`
+    #[command(hide = true)]
     Clear {
         /// The app
         #[arg(value_name = "APP")]
