@@ -169,3 +169,30 @@ worlds! {
         assert_eq!(place.changes(), []);
     }
 }
+
+#[test]
+fn what_a_session_wrote_can_be_landed_after_a_power_cut_that_emptied_its_record() {
+    let place = Place::new(World::USUAL);
+    let session = changed(&place, "cut");
+    let script = "echo new > added";
+    place.landbox(["resume", "cut", "--", "sh", "-c", script]).output().ok();
+    fs::write(session.join("state.json"), "").unwrap();
+    fs::remove_dir_all(session.join("base")).unwrap();
+    let shown = place.json(["show", "cut"]);
+    assert_eq!(shown["state"], "failed");
+    for args in [&["gc"][..], &["gc", "--expired"]] {
+        place.landbox(args).output().ok();
+    }
+    place.landbox(["diff", "cut"]).output().ok();
+    // Nothing tells any more what the owner saved since: the owner decides.
+    let readme = fs::read(place.project.join("README.md")).unwrap();
+    refused(&place, &["land", "cut", "--apply", "--yes"], 3, "README.md");
+    assert_eq!(fs::read(place.project.join("README.md")).unwrap(), readme);
+    assert!(!place.project.join("added").exists());
+    place.landbox(["land", "cut", "--apply", "--yes", "--resolve-all", "theirs"]).output().ok();
+    let landed = fs::read_to_string(place.project.join("README.md")).unwrap();
+    assert!(landed.ends_with("by the session\n"));
+    assert_eq!(fs::read(place.project.join("added")).unwrap(), b"new\n");
+    place.landbox(["undo", "cut"]).output().ok();
+    assert_eq!(fs::read(place.project.join("README.md")).unwrap(), readme);
+}

@@ -4,6 +4,7 @@ pub mod document;
 pub mod egress;
 mod json;
 pub mod model;
+mod recover;
 pub(crate) mod scratch;
 pub mod store;
 #[cfg(test)]

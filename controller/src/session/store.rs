@@ -2,6 +2,7 @@
 
 use super::json::to_bytes;
 use super::model::{Landing, MODEL_VERSION, Phase, Snapshot, State};
+use super::recover;
 use crate::error::{Context, Failure, Kind, Result};
 use crate::ui::text::visible;
 use landbox_shared::id::SessionId;
@@ -159,7 +160,7 @@ impl StateDir {
 
     fn read(id: &SessionId, dir: &Path) -> Result<Session> {
         let snapshot: Snapshot = read_json(&dir.join("snapshot.json"))?;
-        let state = read_state(dir)?;
+        let state = read_state(dir, &snapshot)?;
         let refuse = |why: &str| Err(Failure::new(Kind::Refused, format!("session {id}: {why}")));
         for lock in ["controller", "lock"] {
             // Without it nobody could tell whether the session runs.
@@ -355,7 +356,7 @@ impl Session {
     /// each write their own part.
     pub fn amend(&mut self, change: impl FnOnce(&mut State)) -> Result<()> {
         let _lock = self.lock_state()?;
-        self.state = read_state(&self.dir)?;
+        self.state = read_state(&self.dir, &self.snapshot)?;
         change(&mut self.state);
         self.save_state()
     }
@@ -365,10 +366,19 @@ impl Session {
         let _lock = self.lock_state()?;
         // The first has nothing to keep.
         if has_file(&self.dir, "state.json") {
-            let there: State = read_json(&self.dir.join("state.json"))?;
-            self.state.landing = there.landing;
+            self.state.landing = read_state(&self.dir, &self.snapshot)?.landing;
         }
         self.save_state()
+    }
+
+    /// Begins to write the session's documents to the disk, and waits for nothing. The file system would let a new file's
+    /// first bytes wait for half a minute.
+    pub fn write_out(&self) {
+        for name in ["snapshot.json", "state.json"] {
+            if let Ok(file) = std::fs::File::open(self.dir.join(name)) {
+                let _ = fs::fadvise(&file, 0, None, fs::Advice::DontNeed);
+            }
+        }
     }
 
     fn lock_state(&self) -> Result<OwnedFd> {
@@ -451,12 +461,19 @@ fn starting() -> State {
 }
 
 /// Reads `state.json`. It is written before the first task is released, and after that task's evidence: a session with
-/// neither has never started.
-fn read_state(dir: &Path) -> Result<State> {
-    if !has_file(dir, "state.json") && !has_file(dir, "launches/1/evidence") {
-        return Ok(starting());
+/// neither has never started. One whose bytes never reached the disk is told from the rest of the folder.
+fn read_state(dir: &Path, snapshot: &Snapshot) -> Result<State> {
+    let path = dir.join("state.json");
+    let evidence = || has_file(dir, "launches/1/evidence");
+    match std::fs::read(&path) {
+        Ok(bytes) if recover::is_lost(&bytes) => Ok(recover::state_of(dir, snapshot)),
+        Ok(bytes) => {
+            serde_json::from_slice(&bytes).context(|| format!("can't understand {}", show(&path)))
+        }
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound && !evidence() => Ok(starting()),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(recover::state_of(dir, snapshot)),
+        Err(e) => Err(e).context(|| format!("can't read {}", show(&path))),
     }
-    read_json(&dir.join("state.json"))
 }
 
 fn has_file(dir: &Path, name: &str) -> bool {
@@ -554,9 +571,37 @@ mod tests {
         std::fs::create_dir_all(&launch).unwrap();
         assert!(state.load(id).unwrap().has_never_started());
         std::fs::write(launch.join("evidence"), "").unwrap();
-        assert!(state.load(id).is_err());
+        assert_eq!(state.load(id).unwrap().state.state, Phase::Failed);
         session.clone().save_run().unwrap();
         assert_eq!(state.load(id).unwrap().state.state, Phase::Starting);
+    }
+
+    #[test]
+    fn a_state_that_never_reached_the_disk_is_told_from_the_folder_and_no_other_is_guessed_at() {
+        let (_dir, state) = state();
+        let session = state.create(snapshot("aaaaaaaaaa", None)).unwrap();
+        let id = &session.snapshot.id;
+        for number in ["1", "2", "10"] {
+            std::fs::create_dir_all(session.dir.join("launches").join(number)).unwrap();
+        }
+        let receipts = state.root().join("receipts");
+        std::fs::create_dir(&receipts).unwrap();
+        for name in ["aaaaaaaaaa-1-land.json", "aaaaaaaaaa-3-undo.json", "bbbbbbbbbb-7-land.json"] {
+            std::fs::write(receipts.join(name), "").unwrap();
+        }
+        let path = session.dir.join("state.json");
+        for lost in [&b""[..], &[0; 512]] {
+            std::fs::write(&path, lost).unwrap();
+            let found = state.load(id).unwrap().state;
+            let launches: Vec<_> = found.launches.iter().map(|launch| launch.number).collect();
+            assert_eq!((launches, found.landing.count), (vec![1, 2, 10], 3));
+            assert_eq!(found.state, Phase::Failed);
+            assert!(found.launches.iter().all(|launch| launch.epochs.is_empty()));
+        }
+        for written in ["{", "{\"version\": 2}", "\0{"] {
+            std::fs::write(&path, written).unwrap();
+            assert!(state.load(id).is_err(), "{written:?}");
+        }
     }
 
     #[test]

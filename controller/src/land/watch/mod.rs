@@ -70,6 +70,7 @@ impl<'a> Watcher<'a> {
         let (session, layer) = (self.session.clone(), self.layer.clone());
         let inside = self.inside.take();
         let work = move || {
+            session.write_out();
             let mut notices = Notices::new();
             let _ = Work::begin(&session, &layer, inside)
                 .and_then(|mut work| work.run(&mut notices, &stopped));
