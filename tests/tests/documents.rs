@@ -74,3 +74,32 @@ fn help_lists_json_only_where_it_can_be_had() {
     }
     assert!(place.landbox(["land", "--help"]).output().ok().text().contains("--json"));
 }
+
+#[test]
+fn nobody_is_asked_where_a_document_is_wanted() {
+    let place = Place::new(World::USUAL);
+    place.session(["--name", "s"], ["sh", "-c", "echo x > new"]).output().ok();
+    place.landbox(["checkpoint", "s"]).output().ok();
+    for (args, hint) in [
+        (&["discard", "s"][..], "--yes does it"),
+        (&["rewind", "s", "1"], " 1 --yes"),
+        (&["land", "s", "--apply"], "--expect sha256:"),
+    ] {
+        let mut terminal = place.landbox(args).args(["--json"]).terminal(200, 24);
+        assert_eq!(terminal.wait(), 2, "{args:?}");
+        let shown = terminal.shown();
+        assert!(shown.contains("nobody is asked") && shown.contains(hint), "{args:?}: {shown}");
+    }
+}
+
+#[test]
+fn where_the_newest_session_has_nothing_to_land_the_ones_that_have_are_named() {
+    let place = Place::new(World::USUAL);
+    place.session(["--name", "s"], ["sh", "-c", "echo x > new"]).output().ok();
+    let id = place.json(["show"])["id"].as_str().unwrap().to_owned();
+    place.sh("true").output().ok();
+    let out = place.landbox(["land"]).output().expect(4);
+    assert!(out.errors().contains(&format!("landbox land {id}")), "{}", out.errors());
+    place.landbox(["discard", "s", "--yes"]).output().ok();
+    assert!(!place.landbox(["land"]).output().expect(4).errors().contains(&id));
+}

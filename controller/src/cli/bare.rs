@@ -6,9 +6,9 @@ use crate::error::{Context, Result};
 use crate::host::Facts;
 use crate::policy::{self, Flags};
 use crate::session;
-use crate::session::document::{Document, Findings};
+use crate::session::document::Findings;
 use crate::session::model::{Launch, Phase};
-use crate::session::store::{Session, StateDir, show};
+use crate::session::store::StateDir;
 use landbox_shared::event::Status;
 use landbox_shared::policy::{Network, POLICY_VERSION, Policy, SeccompProfile};
 use rustix::process::{Pid, Signal};
@@ -80,7 +80,9 @@ pub(super) fn run(
     };
     outcome::finish(&mut session, Some(exit), None)?;
     drop(attendance);
-    write_report(call, &session, report);
+    if let Some(path) = report {
+        super::show::report(call, &session, &Findings::default(), path);
+    }
     Ok(code)
 }
 
@@ -130,16 +132,5 @@ fn wait_unreaped(pid: Pid) -> std::io::Result<()> {
             Err(rustix::io::Errno::INTR) => {}
             Err(e) => return Err(e.into()),
         }
-    }
-}
-
-fn write_report(call: &Invocation, session: &Session, report: Option<&Path>) {
-    let Some(path) = report else { return };
-    let findings = Findings::default();
-    let written = serde_json::to_vec_pretty(&Document::new(session, &findings))
-        .map_err(std::io::Error::from)
-        .and_then(|bytes| std::fs::write(path, [bytes.as_slice(), b"\n"].concat()));
-    if let Err(e) = written {
-        call.ui.warning(format!("can't write the report {}: {e}", show(path)));
     }
 }

@@ -56,8 +56,9 @@ pub(super) fn rewind(call: &Invocation, args: RewindArgs) -> Result<u8> {
             return Ok(0);
         }
         None => {
-            return Err(Failure::new(Kind::Usage, "there is no terminal to ask on")
-                .hint(format!("landbox rewind {id} --yes")));
+            let number = args.checkpoint.map(|n| format!("{n} ")).unwrap_or_default();
+            return Err(Failure::new(Kind::Usage, call.ui.unasked())
+                .hint(format!("landbox rewind {id} {number}--yes")));
         }
     }
     let (back, before) = checkpoint::rewind(&state, id, args.checkpoint)?;

@@ -138,7 +138,7 @@ fn sure(call: &Invocation, id: &SessionId, question: &str) -> Result<bool> {
             Ok(false)
         }
         // Not written out: a command without the paths that were named would throw more away than was asked for.
-        None => Err(Failure::new(Kind::Usage, "there is no terminal to ask on").hint(format!(
+        None => Err(Failure::new(Kind::Usage, call.ui.unasked()).hint(format!(
             "the same command with --yes does it; landbox diff {id} shows what goes"
         ))),
     }

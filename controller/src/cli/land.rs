@@ -110,7 +110,7 @@ pub(super) fn land(call: &Invocation, args: LandArgs) -> Result<u8> {
         .hint(format!("landbox land {id} shows them as they are")));
     }
     if review.selected().next().is_none() && !args.elsewhere.may_be_all_landed() {
-        return Err(Failure::new(Kind::Nothing, format!("session {id} has nothing to land")));
+        return Err(nothing(&state, &session, args.id.is_none()));
     }
     if args.interactive {
         let (reviewed, picture) = super::by_hand::by_hand(call, &session, review)?;
@@ -134,7 +134,7 @@ pub(super) fn land(call: &Invocation, args: LandArgs) -> Result<u8> {
         review.card(&session)?
     };
     if applies && !asks && !args.yes && expected.is_none() {
-        return Err(unasked(id.as_str(), &shown));
+        return Err(unasked(call, id.as_str(), &shown));
     }
     let can_ask = asks && review.has_landable();
     let too_many = || apply::refuse_too_many(id, review.selected().filter(|c| c.landable).count());
@@ -209,6 +209,25 @@ fn finish(call: &Invocation, state: &StateDir, card: &Card) -> u8 {
     0
 }
 
+/// A session of which nothing is to land; of one that nobody named, with the others of its folder that hold something.
+fn nothing(state: &StateDir, session: &Session, unnamed: bool) -> Failure {
+    const NAMED: usize = 3;
+    let id = &session.snapshot.id;
+    let failure = Failure::new(Kind::Nothing, format!("session {id} has nothing to land"));
+    let project = &session.snapshot.policy.project;
+    let listed = if unnamed { state.sessions().ok() } else { None };
+    let others = listed.into_iter().flat_map(|listing| listing.sessions);
+    let pending = others.filter(|other| {
+        let files = other.state.changes.map_or(0, |changes| changes.files);
+        let open = other.state.landing.discarded_at.is_none();
+        open && files > 0 && other.snapshot.policy.project == *project
+    });
+    pending.take(NAMED).fold(failure, |failure, other| {
+        let other = &other.snapshot.id;
+        failure.hint(format!("session {other} of this directory has: landbox land {other}"))
+    })
+}
+
 fn expected(text: &str) -> Result<Digest> {
     Digest::parse(text).ok_or_else(|| {
         Failure::new(Kind::Usage, "--expect takes a digest as landbox diff prints it")
@@ -216,8 +235,8 @@ fn expected(text: &str) -> Result<Digest> {
     })
 }
 
-fn unasked(id: &str, shown: &Digest) -> Failure {
-    Failure::new(Kind::Usage, "there is no terminal to ask on, so nothing was applied")
+fn unasked(call: &Invocation, id: &str, shown: &Digest) -> Failure {
+    Failure::new(Kind::Usage, format!("{}, so nothing was applied", call.ui.unasked()))
         // Not written out: a command without the paths and options that were given would apply something else.
         .hint(format!("the same command with --expect {shown} applies what has this digest now"))
         .hint("the same command with --yes applies what it selects by then")

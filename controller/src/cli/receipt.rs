@@ -28,6 +28,8 @@ enum Action {
     },
 }
 
+/// Where to find one.
+const WHERE: &str = "landbox show ID lists the receipts of a session";
 /// Larger than the receipt of a million paths.
 const MOST: u64 = 1 << 30;
 
@@ -36,7 +38,8 @@ pub(super) fn receipt(call: &Invocation, args: ReceiptArgs) -> Result<u8> {
     let bytes = read(&file)?;
     let keys = trusted(&host::key_dir(&host::home()?)?)?;
     let verdict = verify(&bytes, &keys)
-        .map_err(|failure| Failure { message: format!("{}: {failure}", show(&file)), ..failure })?;
+        .map_err(|failure| Failure { message: format!("{}: {failure}", show(&file)), ..failure })
+        .map_err(|failure| failure.hint(WHERE))?;
     if call.ui.json {
         call.ui.document(&serde_json::json!({
             "valid": verdict.fault.is_none(),
@@ -79,13 +82,12 @@ fn tell(call: &Invocation, file: &Path, verdict: &Verdict) -> Result<()> {
 
 fn read(path: &Path) -> Result<Vec<u8>> {
     let unreadable = |e: std::io::Error| {
-        Failure::new(Kind::Usage, format!("can't read {}: {e}", show(path)))
-            .hint("landbox show lists the receipts of a session")
+        Failure::new(Kind::Usage, format!("can't read {}: {e}", show(path))).hint(WHERE)
     };
     let file = File::open(path).map_err(unreadable)?;
     let meta = file.metadata().context(|| format!("can't read {}", show(path)))?;
     if meta.is_dir() {
-        return Err(Failure::new(Kind::Usage, format!("{} is a folder", show(path))));
+        return Err(Failure::new(Kind::Usage, format!("{} is a folder", show(path))).hint(WHERE));
     }
     let mut bytes = Vec::new();
     file.take(MOST).read_to_end(&mut bytes).map_err(unreadable)?;

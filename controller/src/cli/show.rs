@@ -20,6 +20,7 @@ use landbox_shared::network::{NetworkPolicy, Zone};
 use landbox_shared::path::AbsPath;
 use landbox_shared::policy::Network;
 use std::fmt::Write;
+use std::path::Path;
 
 #[derive(Debug, Args)]
 pub(super) struct ShowArgs {
@@ -54,6 +55,23 @@ pub(super) fn show(call: &Invocation, args: ShowArgs) -> Result<u8> {
         call.ui.result(face(&session, &document, &findings))?;
     }
     Ok(0)
+}
+
+/// Writes the session document where `--report` asks for it.
+pub(super) fn report(call: &Invocation, session: &Session, findings: &Findings, path: &Path) {
+    let written = serde_json::to_vec_pretty(&Document::new(session, findings))
+        .map_err(std::io::Error::from)
+        .and_then(|mut bytes| {
+            bytes.push(b'\n');
+            std::fs::write(path, bytes)
+        });
+    if let Err(e) = written {
+        let id = &session.snapshot.id;
+        let path = show_path(path);
+        call.ui.warning(format!(
+            "can't write the report {path}: {e}; landbox show {id} --json prints the same"
+        ));
+    }
 }
 
 /// What is kept beside a session: its checkpoints, the state before its last landing, its receipts.

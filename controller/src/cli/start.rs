@@ -14,7 +14,7 @@ use crate::pty::signals::Signals;
 use crate::pty::{self, Beside, Made, Relayed, Stdio, Terminal};
 use crate::seal::Key;
 use crate::session;
-use crate::session::document::{Document, Findings};
+use crate::session::document::Findings;
 use crate::session::egress::Recorder;
 use crate::session::model::{Boundary, ChangeCounts, Launch, Phase};
 use crate::session::store::{Session, StateDir, show};
@@ -191,15 +191,7 @@ impl<'a> Starter<'a> {
             undo: crate::land::undo::summary(&self.state, &session.snapshot.id),
             receipts: crate::land::receipt::of(&self.state, &session.snapshot.id),
         };
-        let written = serde_json::to_vec_pretty(&Document::new(session, &findings))
-            .map_err(std::io::Error::from)
-            .and_then(|mut bytes| {
-                bytes.push(b'\n');
-                std::fs::write(path, bytes)
-            });
-        if let Err(e) = written {
-            self.call.ui.warning(format!("can't write the report {}: {e}", show(path)));
-        }
+        super::show::report(self.call, session, &findings, path);
     }
 }
 

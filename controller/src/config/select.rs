@@ -82,7 +82,7 @@ pub(super) fn from_bot(source: &Source, wanted: &str, cmd: &[OsString]) -> Resul
     } else {
         return Err(source
             .problem(bot.range().start, format!("bot {shown} has no command to run"))
-            .hint("add \"command\", or type it: landbox run --bot NAME -- CMD"));
+            .hint(format!("add \"command\", or type it: landbox run --bot {shown} -- CMD")));
     };
     if command.first().is_none_or(|program| program.is_empty()) {
         return Err(Failure::new(Kind::Usage, "the command to run is empty"));

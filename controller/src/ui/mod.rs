@@ -140,9 +140,14 @@ impl Ui {
         }
     }
 
-    /// Asks for a line on the terminal; `None` at the end of input or where there is no terminal.
+    /// Why [`Self::is_interactive`] says no, as a clause.
+    pub fn unasked(&self) -> &'static str {
+        if self.json { "with --json nobody is asked" } else { "there is no terminal to ask on" }
+    }
+
+    /// Asks for a line on the terminal; `None` at the end of input or where nobody can be asked.
     pub fn ask(&self, prompt: &str) -> Option<String> {
-        if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        if !self.is_interactive() {
             return None;
         }
         let (on, off) = if self.color_stderr() { ("\x1b[1;34m", "\x1b[0m") } else { ("", "") };
@@ -163,9 +168,9 @@ impl Ui {
         let _ = std::io::stderr().write_all(&out);
     }
 
-    /// Asks a yes-or-no question on the terminal; only "y" or "yes" is yes. `None` where there is no terminal to ask on.
+    /// Asks a yes-or-no question on the terminal; only "y" or "yes" is yes. `None` where nobody can be asked.
     pub fn confirm(&self, question: &str) -> Option<bool> {
-        if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        if !self.is_interactive() {
             return None;
         }
         let _ = write!(std::io::stderr(), "{question} [y/N] ");

@@ -8,7 +8,7 @@ pub use normal::{Normal, commented, mode, rule_value};
 pub use warnings::warnings;
 
 use super::document::{Problem, Source, failure};
-use crate::error::Result;
+use crate::error::{Failure, Result};
 use crate::ui::text::visible;
 use jsonc_parser::ast::{Object, ObjectProp, Value};
 use jsonc_parser::common::Ranged;
@@ -23,9 +23,12 @@ use std::path::Path;
 
 /// Reads a file that holds one policy.
 pub fn load(file: &Path) -> Result<NetworkPolicy> {
-    let source = Source::read(file, "network policy")?;
-    let value = source.value("it must hold one network policy")?;
-    policy(&source, "", &value).map_err(|problems| failure(&source, problems))
+    let read = || {
+        let source = Source::read(file, "network policy")?;
+        let value = source.value("it must hold one network policy")?;
+        policy(&source, "", &value).map_err(|problems| failure(&source, problems))
+    };
+    read().map_err(|found: Failure| found.hint("man sandbox-network-policy has an example"))
 }
 
 /// Reads the policy that `value`, called `name`, holds.

@@ -26,8 +26,13 @@ impl Message {
     ) -> Result<Self> {
         let ident = |which: &str| -> Result<String> {
             let said = line(git.at(folder).args(["var", which]), "git doesn't know who you are");
+            // Git goes on with the same advice at length.
+            let first = |failure: Failure| {
+                let message = failure.message.split("; ").next().unwrap_or_default().to_owned();
+                Failure { message, ..failure }
+            };
             let said = said.and_then(|said| word(&said)).map_err(|failure| {
-                failure.hint("git config --global user.name and user.email say it")
+                first(failure).hint("git config --global user.name and user.email say it")
             })?;
             if said.contains(['\n', '\0']) {
                 return Err(Failure::new(Kind::Failed, "git doesn't know who you are"));

@@ -51,7 +51,7 @@ impl Wanted {
     pub(in crate::land) fn unmatched(&self) -> Failure {
         let name = visible_name(&self.typed);
         Failure::new(Kind::Usage, format!("nothing changed at {name}"))
-            .hint("landbox diff --stat lists what did; folders stand for all they hold")
+            .hint("landbox diff ID --stat lists what did; folders stand for all they hold")
     }
 }
 

@@ -86,8 +86,9 @@ impl Target {
 /// The last landing of the session `selector` names, which may be gone, or of all on the project `here`.
 pub fn find(state: &StateDir, selector: Option<&str>, here: Option<&AbsPath>) -> Result<Target> {
     let nothing = |what: String| {
-        let hint =
-            format!("a landing can be undone for {KEPT_DAYS} days; landbox show says until when");
+        let hint = format!(
+            "a landing can be undone for {KEPT_DAYS} days; landbox show ID says until when"
+        );
         Failure::new(Kind::Nothing, what).hint(hint)
     };
     let Some(selector) = selector else {

@@ -232,12 +232,15 @@ fn next(page: &mut Page, card: &Card) {
         page.line(&format!("  landbox show {id}"));
         return;
     }
+    let risky = card.changes.iter().any(|c| c.selected && c.landable && !c.risks.is_empty());
+    let apply = if risky {
+        "apply all of it, with --accept-risk KIND for each (paths and options again: a part)"
+    } else {
+        "apply all of it (paths and options again: a part)"
+    };
     for (command, what) in [
         (format!("landbox diff {id}"), "read all of it"),
-        (
-            format!("landbox land {id} --apply --yes"),
-            "apply all of it (paths and options again: a part)",
-        ),
+        (format!("landbox land {id} --apply --yes"), apply),
         (format!("landbox land {id} --patch FILE"), "write it as a patch"),
         (format!("landbox discard {id}"), "throw it away"),
     ] {
