@@ -1,11 +1,15 @@
 //! `landbox util`: what packages are built from, made from the one definition of the command.
 
 use super::{Cli, Invocation, manual};
+use crate::credentials;
 use crate::error::{Context, Failure, Kind, Result};
-use crate::session::store::show;
+use crate::host;
+use crate::session::store::{StateDir, show};
 use clap::{Args, Command, CommandFactory, Subcommand};
 use clap_complete::Shell;
 use jiff::Timestamp;
+use std::ffi::{OsStr, OsString};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
@@ -31,6 +35,16 @@ enum What {
     /// Wake who is named on stdin if that ends without a word
     #[command(hide = true)]
     Thaw,
+    /// Put what comes on stdin in the place of a running session's login file
+    #[command(hide = true)]
+    HandIn {
+        /// Id of the session
+        id: String,
+        /// The file, as the session's snapshot names it
+        file: OsString,
+        /// Digest of what is there inside, or none
+        expected: String,
+    },
 }
 
 pub(super) fn util(call: &Invocation, args: UtilArgs) -> Result<u8> {
@@ -46,9 +60,18 @@ pub(super) fn util(call: &Invocation, args: UtilArgs) -> Result<u8> {
             crate::land::live::guard_main(std::io::stdin().lock());
             return Ok(0);
         }
+        What::HandIn { id, file, expected } => return hand_in(&id, &file, &expected),
     };
     call.ui.result(text)?;
     Ok(0)
+}
+
+fn hand_in(id: &str, file: &OsStr, expected: &str) -> Result<u8> {
+    let state = StateDir::open(&StateDir::locate(&host::home()?))?;
+    let session = state.find(Some(id), None)?;
+    let mut bytes = Vec::new();
+    std::io::stdin().read_to_end(&mut bytes).context(|| "can't read the file".into())?;
+    credentials::hand_in(&session, file, expected, &bytes)
 }
 
 /// One file a page.

@@ -3,6 +3,9 @@
 
 mod file;
 mod pair;
+mod within;
+
+pub use within::hand_in;
 
 use crate::error::{Context, Result};
 use crate::session::store::{Session, write_json};

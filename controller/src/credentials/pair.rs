@@ -2,6 +2,7 @@
 
 use super::Agreed;
 use super::file::{self, Content, Stamp};
+use super::within::Courier;
 use crate::session::store::Session;
 use landbox_shared::digest::Digest;
 use landbox_shared::id::LayerId;
@@ -9,6 +10,7 @@ use landbox_shared::path::{AbsPath, RelPath};
 use landbox_shared::policy::Policy;
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{self, Mode, OFlags};
+use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -35,6 +37,7 @@ pub(super) struct Pair {
     /// Where the losers of two changes at once are kept.
     kept: PathBuf,
     is_json: bool,
+    courier: Option<Courier>,
     seen: Option<[Option<Stamp>; 2]>,
     done: Option<[Option<Stamp>; 2]>,
 }
@@ -77,6 +80,7 @@ pub(super) fn pairs(
             is_json: real.as_bytes().ends_with(b".json"),
             real,
             inside,
+            courier: Courier::of(session),
             kept: session.dir.join("credentials"),
             seen: None,
             done: None,
@@ -231,16 +235,26 @@ impl Pair {
         let shows = file::open_beneath(&place.merged, &place.path)
             .and_then(|fd| file::read(fd, self.is_json))
             .is_some_and(|content| content.digest == host.digest);
-        let written = if shows {
-            Ok(true)
-        } else {
-            let still = || self.read_inside().map(|content| content.digest) == expected;
-            file::replace_beneath(&place.merged, &place.path, &host.bytes, still)
+        let written = match (&self.courier, shows) {
+            (_, true) => Ok(true),
+            (Some(courier), false) => courier.hand_in(&self.declared, &host.bytes, expected),
+            (None, false) => self.replace_inside(&host.bytes, expected),
         };
         if matches!(written, Ok(true)) {
             self.agreed = Some(host.digest);
         }
         !matches!(written, Ok(false))
+    }
+
+    /// Replaces the file in the merged view, if it is still `expected` just before.
+    pub(super) fn replace_inside(
+        &self,
+        bytes: &[u8],
+        expected: Option<Digest>,
+    ) -> Result<bool, Errno> {
+        let Some(place) = self.inside.last() else { return Ok(false) };
+        let still = || self.read_inside().map(|content| content.digest) == expected;
+        file::replace_beneath(&place.merged, &place.path, bytes, still)
     }
 
     /// Keeps the older of two changes in the session's folder, under the first number that is free.

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 /// Opens the merged root of a layer of a running session.
-pub(super) fn open(session: &Session, layer: &LayerPolicy) -> Result<Tree> {
+pub(crate) fn open(session: &Session, layer: &LayerPolicy) -> Result<Tree> {
     let id = &session.snapshot.id;
     let gone = || {
         Failure::new(Kind::Refused, format!("what session {id} sees can't be reached from here"))

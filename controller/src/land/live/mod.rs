@@ -9,6 +9,7 @@ mod spool;
 
 pub use freeze::guard_main;
 pub use merged::go_in;
+pub(crate) use merged::open;
 pub use restore::Restored;
 pub(super) use spool::Spool;
 

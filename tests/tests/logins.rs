@@ -1,0 +1,96 @@
+//! The login files of a known CLI: kept in step with the host both ways, and nothing else of their folders.
+#![allow(clippy::unwrap_used)] // tests
+
+use landbox_tests::procs::wait_for;
+use landbox_tests::run::Live;
+use landbox_tests::{Place, worlds};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+/// A place whose user is logged in to a CLI: a shell by that CLI's name, which runs the lines written to it.
+struct Login {
+    place: Place,
+    file: PathBuf,
+}
+
+impl Login {
+    fn new(place: Place) -> Self {
+        let file = place.home.join(".codex/auth.json");
+        place.write(&file, "{\"t\":1}");
+        place.write(place.home.join(".codex/history"), "the host's\n");
+        place.symlink("/bin/sh", place.root().join("codex"));
+        Self { place, file }
+    }
+
+    fn script() -> &'static str {
+        "echo ready; n=0; while read -r l; do eval \"$l\"; n=$((n+1)); echo \"done $n\"; done"
+    }
+
+    fn start(&self) -> Live {
+        let codex = self.place.root().join("codex");
+        let args = [codex.as_os_str(), "-c".as_ref(), Self::script().as_ref()];
+        let mut live = self.place.session(["--name", "s"], args).stdin_open().start();
+        live.expect("ready");
+        live
+    }
+
+    /// Writes the file as a CLI does that is careful: beside it, then renamed over.
+    fn refresh(&self, content: &str) {
+        let beside = self.file.with_extension("new");
+        self.place.write(&beside, content);
+        fs::rename(beside, &self.file).unwrap();
+    }
+
+    fn becomes(&self, content: &str) {
+        wait_for("the refreshed login on the host", 20, || {
+            (fs::read_to_string(&self.file).ok()? == content).then_some(())
+        });
+    }
+}
+
+/// Waits inside until the file has that content.
+fn until_inside(content: &str) -> String {
+    format!("until [ \"$(cat ~/.codex/auth.json)\" = '{content}' ]; do sleep 0.05; done\n")
+}
+
+worlds! {
+    [user_kernel, user_fuse, root_kernel, root_fuse]
+    fn a_login_refreshed_on_either_side_is_seen_on_the_other_and_its_neighbours_stay_apart(world) {
+        let login = Login::new(Place::new(world));
+        let mut live = login.start();
+        live.write(b"echo '{\"t\":2}' > ~/.codex/n; mv ~/.codex/n ~/.codex/auth.json; echo mine >> ~/.codex/history\n");
+        live.expect("done 1");
+        login.becomes("{\"t\":2}\n");
+        login.refresh("{\"t\":3}");
+        live.write(until_inside("{\"t\":3}").as_bytes());
+        live.expect("done 2");
+        live.write(b"printf '{\"t\":4}' > ~/.codex/auth.json\n");
+        live.expect("done 3");
+        login.becomes("{\"t\":4}");
+        login.place.write(&login.file, "{\"t\":5}");
+        live.write(until_inside("{\"t\":5}").as_bytes());
+        live.expect("done 4");
+        live.write(b"printf '{\"t\":6}' > ~/.codex/auth.json\n");
+        live.wait().ok();
+        assert_eq!(fs::read_to_string(&login.file).unwrap(), "{\"t\":6}");
+        assert_eq!(fs::metadata(&login.file).unwrap().permissions().mode() & 0o777, 0o600);
+        let history = login.place.home.join(".codex/history");
+        assert_eq!(fs::read_to_string(history).unwrap(), "the host's\n");
+    }
+
+    [user_kernel, user_fuse, root_kernel, root_fuse]
+    fn a_login_refreshed_between_two_launches_is_seen_by_the_second(world) {
+        let login = Login::new(Place::new(world));
+        let mut live = login.start();
+        live.write(b"printf '{\"t\":2}' > ~/.codex/auth.json\n");
+        live.wait().ok();
+        assert_eq!(fs::read_to_string(&login.file).unwrap(), "{\"t\":2}");
+        login.refresh("{\"t\":3}");
+        let codex = login.place.root().join("codex");
+        let args = ["resume".as_ref(), "s".as_ref(), "--".as_ref(), codex.as_os_str(), "-c".as_ref(), "cat ~/.codex/auth.json".as_ref()];
+        let out = login.place.landbox(args).output().ok();
+        assert_eq!(out.text(), "{\"t\":3}");
+        assert_eq!(fs::read_to_string(&login.file).unwrap(), "{\"t\":3}");
+    }
+}
