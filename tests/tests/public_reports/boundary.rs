@@ -71,6 +71,17 @@ worlds! {
         assert!(!run.output().ok().text().contains("/tmp/host"));
     }
 
+    // What the variables name is not there, and a server of the session's own is in its way to nobody.
+    [user_kernel]
+    fn a_terminal_multiplexer_of_the_session_s_own_works_inside(world) {
+        let place = Place::new(world);
+        let script = "tmux ls 2>/dev/null && echo theirs; tmux -f /dev/null new-session -d -s own 'sleep 60' && \
+                      tmux ls -F '#S' && tmux kill-server";
+        let mut run = place.sh(script);
+        let out = run.env("TMUX", "/tmp/tmux-1000/default,1,0").env("TMUX_PANE", "%0").output().ok();
+        assert_eq!(out.text(), "own\n", "{}", out.errors());
+    }
+
     // Sizes at both ends, and the third key that ends a job.
     [user_kernel]
     fn a_terminal_may_have_any_size(world) {

@@ -1,6 +1,6 @@
 //! Faults that people reported of systems doing parts of this job, each tried here in the smallest form that could happen
 //! to Landbox. What other files of the suite already hold (replaced folders, masks, deaths, job control, the system-call
-//! filter) is not repeated.
+//! filter) is not repeated: `tests/REPORTS.md` says which test holds what.
 #![allow(clippy::unwrap_used)] // the lint knows test functions, not the functions they share
 
 mod boundary;
@@ -11,6 +11,7 @@ mod overlays;
 mod patches;
 mod rules;
 mod setup;
+mod table;
 
 use landbox_tests::Place;
 use landbox_tests::run::{Out, Run};

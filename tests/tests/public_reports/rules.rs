@@ -72,6 +72,21 @@ fn values_that_are_no_paths_and_keys_that_are_nearly_ours_stop_the_start() {
     }
 }
 
+#[test]
+fn a_home_that_is_none_is_named_and_nothing_starts() {
+    let place = Place::new(World::USUAL);
+    for (home, why) in [
+        ("", "HOME is not set"),
+        ("relative", "must be an absolute path"),
+        ("/", "a system folder"),
+        ("/nonexistent", "/nonexistent"),
+    ] {
+        let out = place.landbox(["run", "--", "true"]).env("HOME", home).output().expect(125);
+        assert!(out.errors().contains(why), "{home}: {}", out.errors());
+    }
+    assert_eq!(place.sessions(), Vec::<std::path::PathBuf>::new());
+}
+
 worlds! {
     // A slash that means something else, a folder that depends on where one stands.
     [user_kernel, root_kernel]

@@ -2,6 +2,7 @@
 //! look odd but will do.
 
 use super::{kinds, land, read, set_mode};
+use landbox_tests::net::Outer;
 use landbox_tests::world::{self, World};
 use landbox_tests::{Place, worlds};
 use std::fs;
@@ -97,6 +98,22 @@ fn root_forbids_user_namespaces_and_the_run_says_so_and_starts_nothing() {
     assert!(errors.contains("/proc/sys/user/max_"), "{errors}");
     assert!(said.contains("FAIL  user namespaces") && said.contains("sysctl"), "{said}");
     assert!(!said.contains("ran\n") && !place.project.join("ran.txt").exists());
+}
+
+#[test]
+fn root_gives_the_host_a_stub_of_name_servers_in_run_and_it_is_read_inside() {
+    let (outer, place) = (Outer::new(), Place::new(World::USUAL));
+    let script = format!(
+        "cp -a /etc {0}/etc; rm -f {0}/etc/resolv.conf; mkdir -p {0}/run/systemd/resolve\n\
+         echo nameserver 127.0.0.53 > {0}/run/systemd/resolve/stub-resolv.conf\n\
+         ln -s ../run/systemd/resolve/stub-resolv.conf {0}/etc/resolv.conf\n\
+         mount --bind {0}/run /run; mount --bind {0}/etc /etc",
+        place.root().display()
+    );
+    let mut run = place.sh("cat /etc/resolv.conf; ls -A /run /run/systemd");
+    let out = run.within_changed(&outer, &script).output().ok();
+    assert!(out.text().starts_with("nameserver 127.0.0.53\n"), "{} {}", out.text(), out.errors());
+    assert!(out.text().ends_with("/run/systemd:\nresolve\n"), "{}", out.text());
 }
 
 worlds! {

@@ -170,7 +170,9 @@ pub(super) fn stop(session: &Session) -> Result<Stopped> {
         if Instant::now() > until {
             let id = &session.snapshot.id;
             return Err(Failure::new(Kind::Refused, format!("session {id} is still running"))
-                .hint("end it first; landbox diff already shows what it has changed"));
+                .hint(format!(
+                    "end it first; landbox diff {id} already shows what it has changed"
+                )));
         }
         std::thread::sleep(Duration::from_millis(10));
     }
