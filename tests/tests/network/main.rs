@@ -30,6 +30,7 @@ mod egress;
 mod evaluator;
 mod faults;
 mod flood;
+mod inward;
 mod matrix;
 mod names;
 mod policies;

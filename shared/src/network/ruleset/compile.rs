@@ -1,8 +1,9 @@
 //! From a policy to the table.
 //!
-//! Every packet is judged, not the first of a connection alone: tracking knows no interfaces, so a task that talks to
-//! itself over its own loopback could have a connection on record that it then continues by the link. Loopback is not
-//! tracked at all for that reason; tracking only says which packets from outside are answers, and what is counted.
+//! Every packet that leaves is judged by itself. Connections are not tracked: that would cost a packet more than the
+//! judgement, and it knows no interfaces, so a task that talks to itself over its own loopback could have one on record
+//! that it then goes on with by the link. Which packets from outside are answers is read from TCP's own flags, and for
+//! UDP from a set of what was sent.
 
 use super::super::class::{
     ALIASES_V4, LINK_V6, LOOPBACK_V4, LOOPBACK_V6, MAPPED, PRIVATE_V4, PRIVATE_V6, ZoneName,
@@ -12,9 +13,7 @@ use super::super::verdict::DNS_PORT;
 use super::super::{NetworkPolicy, Protocol, Zone};
 use super::count::{self, Counter};
 use super::lists::{Detail, Lists, Prefixes};
-use super::{
-    Base, Chain, Element, Expr, Hook, Meta, Reject, Rule, Ruleset, Set, SetKind, Tracked, Verdict,
-};
+use super::{Base, Chain, Element, Expr, Hook, Meta, Reject, Rule, Ruleset, Set, SetKind, Verdict};
 use ipnet::{IpNet, Ipv6Net};
 use std::net::IpAddr;
 
@@ -24,12 +23,19 @@ const NEIGHBOUR_OUT: [u8; 3] = [133, 135, 136];
 const NEIGHBOUR_IN: [u8; 2] = [135, 136];
 /// ICMPv6's multicast listener report, which the kernel sends by itself when the link comes up.
 const LISTENER_REPORT: u8 = 143;
+/// What may come in of ICMP and ICMPv6: that a packet could not be delivered (unreachable, too big, too old, malformed).
+/// The kernel looks for the socket that sent it, and does nothing where there is none.
+const ERRORS_V4: [u8; 3] = [3, 11, 12];
+const ERRORS_V6: [u8; 4] = [1, 2, 3, 4];
+const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
-/// Bits of a connection's state.
-const ESTABLISHED: u32 = 1 << 1;
-const RELATED: u32 = 1 << 2;
+/// TCP's flags: one begins a connection, the other answers.
+const SYN: u8 = 1 << 1;
+const ACK: u8 = 1 << 4;
+/// Most flows of UDP whose answers are let in. The link has descriptors for fewer.
+const FLOWS: usize = 16_384;
 
 /// IPv4 or IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,13 +79,23 @@ impl Family {
         matches!((self, net), (V4, IpNet::V4(_)) | (V6, IpNet::V6(_)))
     }
 
+    /// Where the sender's address is in a packet; the destination's follows.
+    fn source(self) -> u32 {
+        match self {
+            V4 => 12,
+            V6 => 8,
+        }
+    }
+
     /// Loads the destination's first `length` bytes.
     fn destination(self, length: u32, to: u32) -> Expr {
-        let offset = match self {
-            V4 => 16,
-            V6 => 24,
-        };
+        let offset = self.source() + self.length();
         Expr::Payload { base: Base::Network, offset, length, to }
+    }
+
+    /// Name of the set of what was sent by UDP.
+    fn flows(self) -> String {
+        format!("flows_{}", self.name())
     }
 }
 
@@ -111,6 +127,7 @@ impl Table {
         let data = elements.first().map_or(0, |element| element.data.len());
         let size = match kind {
             SetKind::Recorder => ROWS,
+            SetKind::Flows => FLOWS,
             SetKind::Ranges => 0,
             SetKind::Exact | SetKind::Counters => elements.len(),
         };
@@ -133,16 +150,25 @@ impl Table {
             let hook = Some(Hook { number, priority, drops });
             self.chains.push(Chain { name: name.to_owned(), hook, rules });
         };
-        let untracked = vec![[interface(Meta::Out), vec![Expr::Untracked]].concat()];
-        // Before connection tracking, which is at -200. On loopback the packet that comes in is the one that went out.
-        hook("untracked", 3, -300, false, untracked);
         let by_loopback = |way| [interface(way), vec![Expr::Verdict(Verdict::Accept)]].concat();
         let enter = |family: Family| [is(family), vec![goto(family.name())]].concat();
         let output = vec![by_loopback(Meta::Out), enter(V4), enter(V6)];
         hook("output", 3, 0, true, output);
-        let state = |state| [tracked(state), vec![Expr::Verdict(Verdict::Accept)]].concat();
-        let neighbour = neighbour("neighbour_in", Verdict::Accept);
-        let input = vec![by_loopback(Meta::In), state(ESTABLISHED), state(RELATED), neighbour];
+        let tcp =
+            |mask, flags| [flagged(mask, flags), vec![Expr::Verdict(Verdict::Accept)]].concat();
+        let icmp = |protocol, set| icmp(protocol, set, Verdict::Accept);
+        // No connection begins outside. What belongs to none of the task's the kernel answers with a reset, which is
+        // judged like all that leaves. The first rule is asked of nearly every packet.
+        let input = vec![
+            tcp(SYN, 0),
+            by_loopback(Meta::In),
+            tcp(ACK, ACK),
+            answer(V4),
+            answer(V6),
+            icmp(ICMP, "errors_v4"),
+            icmp(ICMPV6, "errors_v6"),
+            icmp(ICMPV6, "neighbour_in"),
+        ];
         hook("input", 1, 0, true, input);
     }
 
@@ -166,9 +192,9 @@ impl Table {
                 refuse(&LOOPBACK_V6.network().octets()[..12]),
                 refuse(&MAPPED.network().octets()[..12]),
                 // Before the link's names, of which one is the router.
-                neighbour("neighbour_out", Verdict::Accept),
+                icmp(ICMPV6, "neighbour_out", Verdict::Accept),
                 // Else every session would begin with a refusal that is none of the task's doing.
-                neighbour("reports", Verdict::Drop),
+                icmp(ICMPV6, "reports", Verdict::Drop),
                 refuse(&LINK_V6.network().octets()[..8]),
             ],
         };
@@ -241,6 +267,12 @@ impl Table {
     }
 
     fn fixed_sets(&mut self) {
+        for family in [V4, V6] {
+            let key = 2 * family.length() + 8;
+            self.set(&family.flows(), SetKind::Flows, key, Vec::new());
+        }
+        self.keys("errors_v4", 1, ERRORS_V4.map(|kind| vec![kind]));
+        self.keys("errors_v6", 1, ERRORS_V6.map(|kind| vec![kind]));
         self.keys("aliases_v4", 4, ALIASES_V4.map(|address| address.octets().to_vec()));
         self.keys("neighbour_out", 1, NEIGHBOUR_OUT.map(|kind| vec![kind]));
         self.keys("neighbour_in", 1, NEIGHBOUR_IN.map(|kind| vec![kind]));
@@ -260,16 +292,19 @@ impl Table {
                 vec![Expr::Put { bytes: counter.key().to_vec(), to: 0 }, lookup(count::TOTALS, 0)];
             let rules = if counter.is_reached() {
                 let accept = || vec![Expr::Verdict(Verdict::Accept)];
-                // What goes on with a connection that was counted when it began; and what the kernel says about one.
-                let known = [tracked(ESTABLISHED), onward(), accept()].concat();
-                let about = [tracked(RELATED), accept()].concat();
-                // An IPv6 socket may take any address for its own. From what it then sends the other way, a connection
-                // to this destination looks like the answer to one that never was.
-                let other = |family: Family| {
-                    let to = goto(&format!("reached_{}", family.name()));
-                    [is(family), total.clone(), vec![to]].concat()
+                // What goes on with a connection was counted when it began.
+                let goes_on = [flagged(SYN, 0), accept()].concat();
+                let sent = |family: Family| {
+                    let known = [sent(family), vec![met(family), remember(family)], accept()];
+                    let new = [sent(family), vec![remember(family)]];
+                    let count = [
+                        is(family),
+                        total.clone(),
+                        vec![goto(&format!("reached_{}", family.name()))],
+                    ];
+                    [known.concat(), new.concat(), count.concat()]
                 };
-                vec![known, about, other(V4), other(V6)]
+                [vec![goes_on], sent(V4).into(), sent(V6).into()].concat()
             } else {
                 let count = |family: Family| {
                     let to = goto(&format!("refused_{}", family.name()));
@@ -318,24 +353,59 @@ fn is(family: Family) -> Rule {
     vec![Expr::Meta { key: Meta::Family, to: 0 }, number]
 }
 
-/// Holds where the connection is in this state.
-fn tracked(state: u32) -> Rule {
-    let bits = state.to_ne_bytes().to_vec();
-    let mask = Expr::Mask { mask: bits.clone(), at: 0 };
-    vec![Expr::Connection { key: Tracked::State, to: 0 }, mask, Expr::Equal { bytes: bits, at: 0 }]
+/// Holds for TCP of whose flags these are set like this.
+fn flagged(mask: u8, flags: u8) -> Rule {
+    vec![
+        protocol(0),
+        Expr::Equal { bytes: vec![TCP], at: 0 },
+        Expr::Payload { base: Base::Transport, offset: 13, length: 1, to: 0 },
+        Expr::Mask { mask: vec![mask], at: 0 },
+        Expr::Equal { bytes: vec![flags], at: 0 },
+    ]
 }
 
-/// Holds where the packet goes the way of its connection's first one.
-fn onward() -> Rule {
-    vec![Expr::Connection { key: Tracked::Direction, to: 0 }, Expr::Equal { bytes: vec![0], at: 0 }]
+/// Holds for UDP of a family, and loads its flow as it leaves: both addresses, then both ports.
+fn sent(family: Family) -> Rule {
+    flow(family, family.source(), family.source() + family.length(), 0, 2)
 }
 
-/// Decides ICMPv6 whose type is in a set.
-fn neighbour(set: &str, verdict: Verdict) -> Rule {
+/// Lets UDP in that answers what was sent, and remembers that for longer.
+fn answer(family: Family) -> Rule {
+    let mut rule = flow(family, family.source() + family.length(), family.source(), 2, 0);
+    rule.extend([met(family), remember(family), Expr::Verdict(Verdict::Accept)]);
+    rule
+}
+
+fn flow(family: Family, own: u32, other: u32, own_port: u32, other_port: u32) -> Rule {
+    let (length, word) = (family.length(), family.words());
+    let address = |offset, to| Expr::Payload { base: Base::Network, offset, length, to };
+    let port = |offset, to| Expr::Payload { base: Base::Transport, offset, length: 2, to };
+    let udp = vec![protocol(0), Expr::Equal { bytes: vec![UDP], at: 0 }];
+    let key = vec![
+        address(own, 0),
+        address(other, word),
+        port(own_port, 2 * word),
+        port(other_port, 2 * word + 1),
+    ];
+    [is(family), udp, key].concat()
+}
+
+/// Holds where the loaded flow is known.
+fn met(family: Family) -> Expr {
+    lookup(&family.flows(), 0)
+}
+
+/// Keeps the loaded flow, from now on.
+fn remember(family: Family) -> Expr {
+    Expr::Record { set: family.flows(), at: 0 }
+}
+
+/// Decides ICMP or ICMPv6 whose type is in a set.
+fn icmp(of: u8, set: &str, verdict: Verdict) -> Rule {
     let kind = Expr::Payload { base: Base::Transport, offset: 0, length: 1, to: 0 };
     vec![
         protocol(0),
-        Expr::Equal { bytes: vec![ICMPV6], at: 0 },
+        Expr::Equal { bytes: vec![of], at: 0 },
         kind,
         lookup(set, 0),
         Expr::Verdict(verdict),

@@ -2,7 +2,7 @@
 //! model is an error.
 
 use super::{
-    Base, Chain, Element, Expr, Hook, Meta, Reject, Ruleset, Set, SetKind, TABLE, Tracked, Verdict,
+    Base, Chain, Element, Expr, Hook, IDLE, Meta, Reject, Ruleset, Set, SetKind, TABLE, Verdict,
 };
 use crate::netlink::{self, Attributes, Message};
 use std::collections::BTreeMap;
@@ -35,6 +35,7 @@ const NEW_GENERATION: u16 = FILTER | 15;
 const CONSTANT: u32 = 0x2;
 const RANGES: u32 = 0x4;
 const MAP: u32 = 0x8;
+const TIMED: u32 = 0x10;
 const UPDATED: u32 = 0x20;
 
 impl SetKind {
@@ -45,6 +46,7 @@ impl SetKind {
             Self::Exact | Self::Counters => CONSTANT,
             Self::Ranges => CONSTANT | RANGES,
             Self::Recorder => UPDATED,
+            Self::Flows => UPDATED | TIMED,
         }
     }
 
@@ -53,10 +55,18 @@ impl SetKind {
         matches!(self, Self::Counters | Self::Recorder)
     }
 
-    fn from(flags: u32, counts: bool) -> Option<Self> {
-        [Self::Exact, Self::Ranges, Self::Counters, Self::Recorder]
+    /// How long an element stays unmet, in milliseconds; without, for ever.
+    pub(super) fn idle(self) -> Option<u64> {
+        (self == Self::Flows).then_some(IDLE)
+    }
+
+    fn from(flags: u32, counts: bool, idle: Option<u64>) -> Option<Self> {
+        let same = |kind: &Self| {
+            kind.flags(0) == flags & !MAP && kind.counts() == counts && kind.idle() == idle
+        };
+        [Self::Exact, Self::Ranges, Self::Counters, Self::Recorder, Self::Flows]
             .into_iter()
-            .find(|kind| kind.flags(0) == flags & !MAP && kind.counts() == counts)
+            .find(same)
     }
 }
 
@@ -165,11 +175,11 @@ fn set(attributes: Attributes<'_>) -> Option<Set> {
         None => false,
     };
     let data = if flags & MAP == 0 { 0 } else { attributes.be32(7)? };
-    // No time limit: elements would go by themselves.
-    (attributes.get(11).is_none() && attributes.get(18).is_none()).then_some(())?;
+    // One expression for each element at most, and the time limit of its kind: else elements would go by themselves.
+    attributes.get(18).is_none().then_some(())?;
     Some(Set {
         name: attributes.text(2)?.to_owned(),
-        kind: SetKind::from(flags, counts)?,
+        kind: SetKind::from(flags, counts, attributes.be64(11))?,
         key: attributes.be32(5)?,
         data,
         size: attributes.inside(9).and_then(|desc| desc.be32(1)).unwrap_or(0),
@@ -199,12 +209,7 @@ fn register(attributes: Attributes<'_>, kind: u16) -> Option<u32> {
 }
 
 fn expr(attributes: Attributes<'_>) -> Option<Expr> {
-    let data = attributes.inside(2);
-    let name = attributes.text(1)?;
-    if name == "notrack" {
-        return Some(Expr::Untracked);
-    }
-    let of = data?;
+    let (name, of) = (attributes.text(1)?, attributes.inside(2)?);
     let bytes = |kind| of.inside(kind).and_then(|data| data.get(1)).map(<[u8]>::to_vec);
     Some(match name {
         "meta" => {
@@ -219,13 +224,6 @@ fn expr(attributes: Attributes<'_>) -> Option<Expr> {
             let base = known.into_iter().find(|base| *base as u32 == number)?;
             let (offset, length) = (of.be32(3)?, of.be32(4)?);
             Expr::Payload { base, offset, length, to: register(of, 1)? }
-        }
-        // Of no direction of its own.
-        "ct" if of.get(3).is_none() => {
-            let number = of.be32(2)?;
-            let known = [Tracked::State, Tracked::Direction];
-            let key = known.into_iter().find(|key| *key as u32 == number)?;
-            Expr::Connection { key, to: register(of, 1)? }
         }
         "immediate" => match of.inside(2)?.inside(2) {
             Some(verdict) => Expr::Verdict(match verdict.be32(1)?.cast_signed() {

@@ -238,6 +238,7 @@ fn of_set(Set { name, kind, key, data, size, elements: _ }: &Set, id: u32) -> Pa
     if *data > 0 {
         parts.extend([(5, number(0)), (6, number(*data))]);
     }
+    parts.extend(kind.idle().map(|idle| (11, bytes(&idle.to_ne_bytes()))));
     parts
 }
 
@@ -264,7 +265,6 @@ fn of_expr(expr: &Expr) -> Expression {
             let (base, offset, length) = (number(*base as u32), number(*offset), number(*length));
             (c"payload", vec![(2, base), (3, offset), (4, length), (1, register(to))])
         }
-        Expr::Connection { key, to } => (c"ct", vec![(2, number(*key as u32)), (1, register(to))]),
         Expr::Put { bytes: constant, to } => {
             (c"immediate", vec![(1, register(to)), (2, bytes(constant))])
         }
@@ -285,7 +285,6 @@ fn of_expr(expr: &Expr) -> Expression {
         Expr::Record { set, at } => {
             (c"dynset", vec![(5, text(set)), (3, number(1)), (1, register(at))])
         }
-        Expr::Untracked => (c"notrack", Vec::new()),
         Expr::Reject(Reject::Reset) => (c"reject", vec![(1, number(1)), (2, Value::Byte(0))]),
         Expr::Reject(Reject::Prohibited) => (c"reject", vec![(1, number(2)), (2, Value::Byte(3))]),
         Expr::Verdict(verdict) => {

@@ -74,7 +74,13 @@ pub enum SetKind {
     Counters,
     /// Rules add to it; each element counts how often it was met.
     Recorder,
+    /// Rules add to it and look in it. An element goes by itself when it was not met for [`IDLE`].
+    Flows,
 }
+
+/// How long an element of a set of flows stays without being met, in milliseconds: as long as connection tracking would
+/// wait for an answer at most.
+pub const IDLE: u64 = 180_000;
 
 /// One element.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -133,13 +139,6 @@ pub enum Expr {
         /// Where to.
         to: u32,
     },
-    /// Loads a fact about the packet's connection. Without one there is a state and nothing else: it doesn't hold.
-    Connection {
-        /// Which.
-        key: Tracked,
-        /// Where to.
-        to: u32,
-    },
     /// Loads a constant.
     Put {
         /// The constant.
@@ -170,15 +169,13 @@ pub enum Expr {
         /// Where to, for a map.
         to: Option<u32>,
     },
-    /// Adds the key to a recorder, or counts it there. Holds unless the set is full.
+    /// Adds the key to a recorder or to flows, counts it there, or lets it stay. Holds unless the set is full.
     Record {
         /// Name of the set.
         set: String,
         /// The key.
         at: u32,
     },
-    /// Keeps the packet out of connection tracking.
-    Untracked,
     /// Answers the sender, and drops the packet.
     Reject(Reject),
     /// Decides.
@@ -196,15 +193,6 @@ pub enum Meta {
     Family = 15,
     /// The protocol above IP: one byte.
     Protocol = 16,
-}
-
-/// A fact about a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum Tracked {
-    /// Its state: a bit in four bytes.
-    State = 0,
-    /// Whether the packet goes the way of its first one: one byte, 0 if so.
-    Direction = 1,
 }
 
 /// A header of a packet.

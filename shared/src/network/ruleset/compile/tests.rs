@@ -16,25 +16,36 @@ struct Outcome {
 
 #[derive(Clone, Copy)]
 struct Packet {
+    from: IpAddr,
     to: IpAddr,
     protocol: u8,
-    /// The port, or the type of ICMPv6 in its upper byte.
-    word: u16,
+    /// The sender's port, or ICMP's type in its upper byte.
+    own: u16,
+    port: u16,
+    /// TCP's.
+    flags: u8,
+    /// The interface by which it goes or comes.
     way: &'static str,
-    state: u32,
-    /// Whether it goes the way of its connection's first packet.
-    onward: bool,
 }
 
-/// Bit of the state of a packet that begins a connection, and of one that belongs to none.
-const NEW: u32 = 1 << 3;
-const INVALID: u32 = 1;
-
 impl Packet {
+    /// From the session by the link.
+    fn to(to: &str, protocol: u8, port: u16) -> Self {
+        let to: IpAddr = to.parse().unwrap();
+        let from = if to.is_ipv4() { "10.0.2.100" } else { "fd00::100" };
+        let (from, own) = (from.parse().unwrap(), 40_000);
+        Self { from, to, protocol, own, port, flags: SYN, way: "tap0" }
+    }
+
+    /// What its receiver sends back.
+    fn back(self) -> Self {
+        let Self { from, to, own, port, .. } = self;
+        Self { from: to, to: from, own: port, port: own, flags: SYN | ACK, ..self }
+    }
+
     fn fact(&self, key: Meta) -> Vec<u8> {
         match key {
-            Meta::In => vec![0; 16],
-            Meta::Out => {
+            Meta::In | Meta::Out => {
                 let mut name = self.way.as_bytes().to_vec();
                 name.resize(16, 0);
                 name
@@ -44,105 +55,137 @@ impl Packet {
         }
     }
 
+    /// Its bytes, as far as the table may look at them.
     fn part(&self, base: Base, offset: u32, length: u32) -> Vec<u8> {
-        let length = length as usize;
-        match (base, offset, self.to) {
-            (Base::Network, 16, IpAddr::V4(to)) => to.octets()[..length].to_vec(),
-            (Base::Network, 24, IpAddr::V6(to)) => to.octets()[..length].to_vec(),
-            (Base::Transport, 2, _) => self.word.to_be_bytes().to_vec(),
-            (Base::Transport, 0, _) => vec![self.word.to_be_bytes()[0]],
+        let addresses = match (self.from, self.to) {
+            (IpAddr::V4(from), IpAddr::V4(to)) => {
+                [&[0; 12][..], &from.octets(), &to.octets()].concat()
+            }
+            (IpAddr::V6(from), IpAddr::V6(to)) => {
+                [&[0; 8][..], &from.octets(), &to.octets()].concat()
+            }
             other => panic!("{other:?}"),
+        };
+        let mut transport = [self.own.to_be_bytes(), self.port.to_be_bytes()].concat();
+        if self.protocol == TCP {
+            transport.resize(13, 0);
+            transport.push(self.flags);
         }
+        let bytes = match base {
+            Base::Network => addresses,
+            Base::Transport => transport,
+        };
+        bytes[offset as usize..][..length as usize].to_vec()
     }
 }
 
+/// The table, and what packets left in it.
+struct World<'a> {
+    chains: BTreeMap<&'a str, &'a Chain>,
+    sets: BTreeMap<&'a str, &'a Set>,
+    flows: Vec<(String, Vec<u8>)>,
+    /// Whether there is room for more flows.
+    room: bool,
+}
+
 fn run(table: &Ruleset, packet: &Packet) -> Outcome {
-    let chains: BTreeMap<&str, &Chain> =
-        table.chains.iter().map(|chain| (&*chain.name, chain)).collect();
-    let sets: BTreeMap<&str, &Set> = table.sets.iter().map(|set| (&*set.name, set)).collect();
-    let mut chain = chains["output"];
-    let mut outcome = Outcome { passes: false, answered: None, total: None, recorded: None };
-    'chain: loop {
-        for rule in &chain.rules {
-            let mut registers = [0u8; 64];
-            let put = |registers: &mut [u8; 64], to: u32, bytes: &[u8]| {
-                let (at, whole) = (to as usize * 4, bytes.len().next_multiple_of(4));
-                registers[at..at + whole].fill(0);
-                registers[at..at + bytes.len()].copy_from_slice(bytes);
-            };
-            for expr in rule {
-                let holds = match expr {
-                    Expr::Meta { key, to } => {
-                        put(&mut registers, *to, &packet.fact(*key));
-                        true
-                    }
-                    Expr::Payload { base, offset, length, to } => {
-                        put(&mut registers, *to, &packet.part(*base, *offset, *length));
-                        true
-                    }
-                    Expr::Connection { key: Tracked::State, to } => {
-                        put(&mut registers, *to, &packet.state.to_ne_bytes());
-                        true
-                    }
-                    Expr::Connection { key: Tracked::Direction, to } => {
-                        put(&mut registers, *to, &[u8::from(!packet.onward)]);
-                        packet.state & (NEW | ESTABLISHED | RELATED) != 0
-                    }
-                    Expr::Put { bytes, to } => {
-                        put(&mut registers, *to, bytes);
-                        true
-                    }
-                    Expr::Mask { mask, at } => {
-                        for (n, bits) in mask.iter().enumerate() {
-                            registers[*at as usize * 4 + n] &= bits;
+    World::new(table).run("output", packet)
+}
+
+impl<'a> World<'a> {
+    fn new(table: &'a Ruleset) -> Self {
+        let chains = table.chains.iter().map(|chain| (&*chain.name, chain)).collect();
+        let sets = table.sets.iter().map(|set| (&*set.name, set)).collect();
+        Self { chains, sets, flows: Vec::new(), room: true }
+    }
+
+    fn run(&mut self, hook: &str, packet: &Packet) -> Outcome {
+        let mut chain = self.chains[hook];
+        let mut outcome = Outcome { passes: false, answered: None, total: None, recorded: None };
+        'chain: loop {
+            for rule in &chain.rules {
+                let mut registers = [0u8; 64];
+                let put = |registers: &mut [u8; 64], to: u32, bytes: &[u8]| {
+                    let (at, whole) = (to as usize * 4, bytes.len().next_multiple_of(4));
+                    registers[at..at + whole].fill(0);
+                    registers[at..at + bytes.len()].copy_from_slice(bytes);
+                };
+                for expr in rule {
+                    let holds = match expr {
+                        Expr::Meta { key, to } => {
+                            put(&mut registers, *to, &packet.fact(*key));
+                            true
                         }
-                        true
-                    }
-                    Expr::Equal { bytes, at } => registers[*at as usize * 4..].starts_with(bytes),
-                    Expr::Lookup { set, at, to } => {
-                        let set = sets[&**set];
-                        let key = &registers[*at as usize * 4..][..set.key as usize];
-                        match find(set, key) {
-                            None => false,
-                            Some(element) => {
-                                if set.name == count::TOTALS {
-                                    let all = Counter::ALL.into_iter();
-                                    outcome.total = all.clone().find(|c| c.key() == *element.key);
+                        Expr::Payload { base, offset, length, to } => {
+                            put(&mut registers, *to, &packet.part(*base, *offset, *length));
+                            true
+                        }
+                        Expr::Put { bytes, to } => {
+                            put(&mut registers, *to, bytes);
+                            true
+                        }
+                        Expr::Mask { mask, at } => {
+                            for (n, bits) in mask.iter().enumerate() {
+                                registers[*at as usize * 4 + n] &= bits;
+                            }
+                            true
+                        }
+                        Expr::Equal { bytes, at } => {
+                            registers[*at as usize * 4..].starts_with(bytes)
+                        }
+                        Expr::Lookup { set, at, to } => {
+                            let set = self.sets[&**set];
+                            let key = &registers[*at as usize * 4..][..set.key as usize];
+                            match find(set, key) {
+                                None => self.flows.contains(&(set.name.clone(), key.to_vec())),
+                                Some(element) => {
+                                    if set.name == count::TOTALS {
+                                        let mut all = Counter::ALL.into_iter();
+                                        outcome.total = all.find(|c| c.key() == *element.key);
+                                    }
+                                    assert_eq!(to.is_some(), !element.data.is_empty());
+                                    if let Some(to) = to {
+                                        put(&mut registers, *to, &element.data.clone());
+                                    }
+                                    true
                                 }
-                                assert_eq!(to.is_some(), !element.data.is_empty());
-                                if let Some(to) = to {
-                                    put(&mut registers, *to, &element.data.clone());
-                                }
-                                true
                             }
                         }
+                        Expr::Record { set, at } => {
+                            let set = self.sets[&**set];
+                            let key = &registers[*at as usize * 4..][..set.key as usize];
+                            let element = (set.name.clone(), key.to_vec());
+                            if set.kind == SetKind::Recorder {
+                                outcome.recorded = Some(element);
+                                true
+                            } else if self.room || self.flows.contains(&element) {
+                                self.flows.push(element);
+                                true
+                            } else {
+                                false
+                            }
+                        }
+                        Expr::Reject(reject) => {
+                            outcome.answered = Some(*reject);
+                            return outcome;
+                        }
+                        Expr::Verdict(Verdict::Accept) => {
+                            outcome.passes = true;
+                            return outcome;
+                        }
+                        Expr::Verdict(Verdict::Drop) => return outcome,
+                        Expr::Verdict(Verdict::Goto(name)) => {
+                            chain = self.chains[&**name];
+                            continue 'chain;
+                        }
+                    };
+                    if !holds {
+                        break;
                     }
-                    Expr::Record { set, at } => {
-                        let key = &registers[*at as usize * 4..][..sets[&**set].key as usize];
-                        outcome.recorded = Some((set.clone(), key.to_vec()));
-                        true
-                    }
-                    Expr::Untracked => true,
-                    Expr::Reject(reject) => {
-                        outcome.answered = Some(*reject);
-                        return outcome;
-                    }
-                    Expr::Verdict(Verdict::Accept) => {
-                        outcome.passes = true;
-                        return outcome;
-                    }
-                    Expr::Verdict(Verdict::Drop) => return outcome,
-                    Expr::Verdict(Verdict::Goto(name)) => {
-                        chain = chains[&**name];
-                        continue 'chain;
-                    }
-                };
-                if !holds {
-                    break;
                 }
             }
+            return outcome;
         }
-        return outcome;
     }
 }
 
@@ -152,7 +195,7 @@ fn find<'a>(set: &'a Set, key: &[u8]) -> Option<&'a Element> {
             let before = set.elements.iter().filter(|element| &*element.key <= key);
             before.max_by(|a, b| (&a.key, a.end).cmp(&(&b.key, b.end))).filter(|e| !e.end)
         }
-        SetKind::Exact | SetKind::Counters | SetKind::Recorder => {
+        SetKind::Exact | SetKind::Counters | SetKind::Recorder | SetKind::Flows => {
             set.elements.iter().find(|element| element.key == key)
         }
     }
@@ -287,14 +330,17 @@ fn the_table_decides_as_the_evaluator_says() {
                 (TCP, 53, Flow::To(Protocol::Tcp, 53)),
                 (UDP, 53, Flow::To(Protocol::Udp, 53)),
                 (UDP, 65535, Flow::To(Protocol::Udp, 65535)),
-                (ICMPV6, u16::from_be_bytes([135, 0]), Flow::Neighbour),
-                (ICMPV6, u16::from_be_bytes([128, 0]), Flow::Other),
+                (ICMPV6, 135, Flow::Neighbour),
+                (ICMPV6, 128, Flow::Other),
                 (132, 443, Flow::Other),
             ] {
                 if protocol == ICMPV6 && to.is_ipv4() {
                     continue;
                 }
-                let packet = Packet { to, protocol, word, way: "tap0", state: NEW, onward: true };
+                let mut packet = Packet::to(address, protocol, word);
+                if protocol == ICMPV6 {
+                    packet.own = word << 8;
+                }
                 let outcome = run(&table, &packet);
                 let verdict = verdict_by(&policy, to, flow, Way::Link);
                 let allowed = verdict.decision == Decision::Allowed;
@@ -339,45 +385,106 @@ fn only_loopback_itself_carries_its_addresses_and_nothing_there_is_counted() {
     let mut dice = Dice(1);
     let table = compile(&policy(&mut dice));
     for address in ADDRESSES {
-        let to = address.parse().unwrap();
-        let packet = Packet { to, protocol: TCP, word: 1, way: "lo", state: 1 << 6, onward: true };
+        let packet = Packet { way: "lo", ..Packet::to(address, TCP, 1) };
         let passed = Outcome { passes: true, answered: None, total: None, recorded: None };
         assert_eq!(run(&table, &packet), passed);
-        let outcome = run(&table, &Packet { way: "lo1", state: NEW, ..packet });
-        assert!(!(outcome.passes && class::is_loopback(to)), "{address}");
+        assert!(World::new(&table).run("input", &packet).passes);
+        let outcome = run(&table, &Packet { way: "lo1", ..packet });
+        assert!(!(outcome.passes && class::is_loopback(packet.to)), "{address}");
+        assert!(!World::new(&table).run("input", &Packet { way: "lo1", ..packet }).passes);
     }
 }
 
-#[test]
-fn packets_of_a_known_connection_are_judged_but_counted_once() {
-    let all = NetworkPolicy {
+fn open_to_the_public() -> Ruleset {
+    compile(&NetworkPolicy {
         version: NETWORK_POLICY_VERSION,
         public: Zone::Allow,
         private: Zone::Block,
         dns_servers: vec![],
         proxy_mode: None,
-    };
-    let table = compile(&all);
-    let packet = |to: &str| Packet {
-        to: to.parse().unwrap(),
-        protocol: TCP,
-        word: 443,
-        way: "tap0",
-        state: ESTABLISHED,
-        onward: true,
-    };
-    let passed = run(&table, &packet("8.8.8.8"));
-    assert!(passed.passes && passed.total.is_none() && passed.recorded.is_none());
-    let refused = run(&table, &packet("10.1.1.1"));
-    assert!(!refused.passes && refused.total == Some(Counter::RefusedPrivate));
-    // What only looks like an answer began nothing that was counted.
-    for odd in [
-        Packet { onward: false, ..packet("8.8.8.8") },
-        Packet { state: INVALID, ..packet("8.8.8.8") },
-    ] {
-        let passed = run(&table, &odd);
+    })
+}
+
+#[test]
+fn every_packet_of_a_connection_is_judged_and_its_first_is_counted() {
+    let table = open_to_the_public();
+    for (good, bad) in [("8.8.8.8", "10.1.1.1"), ("2606:4700::1", "fdff::1")] {
+        let begin = Packet::to(good, TCP, 443);
+        let passed = run(&table, &begin);
         assert!(passed.passes && passed.total == Some(Counter::ReachedPublic));
         assert!(passed.recorded.is_some());
+        for flags in [ACK, ACK | 8, ACK | 1, 4, 0] {
+            let passed = run(&table, &Packet { flags, ..begin });
+            assert!(passed.passes && passed.total.is_none() && passed.recorded.is_none());
+            let refused = run(&table, &Packet { flags, ..Packet::to(bad, TCP, 443) });
+            assert!(!refused.passes && refused.total == Some(Counter::RefusedPrivate));
+        }
+    }
+}
+
+#[test]
+fn a_flow_of_udp_is_judged_and_counted_once_as_long_as_it_lasts() {
+    let table = open_to_the_public();
+    for (good, bad) in [("8.8.8.8", "10.1.1.1"), ("2606:4700::1", "fdff::1")] {
+        let mut world = World::new(&table);
+        let packet = Packet::to(good, UDP, 53);
+        let counted = |outcome: Outcome| (outcome.passes, outcome.total.is_some());
+        assert_eq!(counted(world.run("output", &packet)), (true, true));
+        assert_eq!(counted(world.run("output", &packet)), (true, false));
+        for other in [Packet { own: 7, ..packet }, Packet { port: 54, ..packet }] {
+            assert_eq!(counted(world.run("output", &other)), (true, true));
+        }
+        // What was refused leaves nothing that would let an answer in.
+        let packet = Packet::to(bad, UDP, 53);
+        assert_eq!(counted(world.run("output", &packet)), (false, true));
+        assert!(!world.run("input", &packet.back()).passes);
+        // Without room it passes and is counted each time; its answers have no way in.
+        world.room = false;
+        let packet = Packet::to(good, UDP, 99);
+        assert_eq!(counted(world.run("output", &packet)), (true, true));
+        assert_eq!(counted(world.run("output", &packet)), (true, true));
+        assert!(!world.run("input", &packet.back()).passes);
+    }
+}
+
+#[test]
+fn nothing_comes_in_but_answers() {
+    let table = open_to_the_public();
+    for address in ["8.8.8.8", "2606:4700::1"] {
+        let mut world = World::new(&table);
+        let mut comes_in = |packet: Packet| world.run("input", &packet).passes;
+        let tcp = Packet::to(address, TCP, 443).back();
+        for (flags, passes) in
+            [(SYN, false), (SYN | 8, false), (SYN | ACK, true), (ACK, true), (4, true), (5, true)]
+        {
+            assert_eq!(comes_in(Packet { flags, ..tcp }), passes, "{flags:#x}");
+        }
+        let (icmp, errors) = match tcp.to {
+            IpAddr::V4(_) => (ICMP, &ERRORS_V4[..]),
+            IpAddr::V6(_) => (ICMPV6, &ERRORS_V6[..]),
+        };
+        for kind in 0..=255 {
+            let packet = Packet { protocol: icmp, own: u16::from(kind) << 8, ..tcp };
+            let neighbour = icmp == ICMPV6 && NEIGHBOUR_IN.contains(&kind);
+            assert_eq!(comes_in(packet), errors.contains(&kind) || neighbour, "{kind}");
+        }
+        for protocol in [0, 2, 41, 132, 136] {
+            assert!(!comes_in(Packet { protocol, ..tcp }));
+        }
+        let udp = Packet::to(address, UDP, 443);
+        assert!(!comes_in(udp.back()));
+        assert!(world.run("output", &udp).passes);
+        let mut comes_in = |packet: Packet| world.run("input", &packet).passes;
+        assert!(comes_in(udp.back()));
+        // From another port or address, or to another port, it answers nothing.
+        let elsewhere =
+            Packet::to(if udp.to.is_ipv4() { "8.8.4.4" } else { "2606:4700::2" }, UDP, 443);
+        let other_port = Packet { port: 444, ..udp };
+        for other in [elsewhere, other_port, Packet { own: 7, ..udp }] {
+            assert!(!comes_in(other.back()));
+        }
+        // And the set does not say what may leave.
+        assert!(!comes_in(udp));
     }
 }
 
