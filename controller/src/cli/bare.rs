@@ -1,6 +1,7 @@
 //! `sandbox: false`: the command runs as it would without Landbox, says so, and is recorded as not isolated.
 
-use super::{Invocation, outcome, run};
+use super::creation::{create, freeze};
+use super::{Invocation, outcome};
 use crate::config::Config;
 use crate::error::{Context, Result};
 use crate::host::Facts;
@@ -45,7 +46,7 @@ pub(super) fn run(
         env: config.env.clone(),
         env_removed: Vec::new(),
     };
-    let (mut session, attendance) = run::create(state, run::freeze(config, name, policy, false)?)?;
+    let (mut session, attendance) = create(state, freeze(config, name, policy, false)?)?;
     session.state.launches.push(Launch {
         number: 1,
         started_at: session::now(),

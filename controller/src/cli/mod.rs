@@ -4,6 +4,7 @@ mod bare;
 mod by_hand;
 mod checkpoint;
 mod conflict;
+mod creation;
 mod diff;
 mod discard;
 mod doctor;

@@ -1,6 +1,7 @@
 //! Keeping credential files in step: a token refreshed inside reaches the real disk, one refreshed on the host is seen
 //! inside, and everything else in the same folders stays isolated.
 
+mod courier;
 mod file;
 mod pair;
 mod within;

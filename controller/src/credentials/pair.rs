@@ -1,8 +1,8 @@
 //! One credential file, on the host and inside, and which of the two moved.
 
 use super::Agreed;
+use super::courier::Courier;
 use super::file::{self, Content, Stamp};
-use super::within::Courier;
 use crate::session::store::Session;
 use landbox_shared::digest::Digest;
 use landbox_shared::id::LayerId;

@@ -9,7 +9,7 @@
 //! takes over what was captured since it was last written: an end that comes too early costs the last lines and nothing
 //! else.
 
-use super::base::Record;
+use super::base::record::Record;
 use super::tree::Meta;
 use landbox_shared::id::LayerId;
 use landbox_shared::path::RelPath;

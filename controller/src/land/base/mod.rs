@@ -12,7 +12,7 @@
 mod file;
 mod landed;
 mod live;
-mod record;
+pub(super) mod record;
 #[cfg(test)]
 mod tests;
 
