@@ -5,7 +5,7 @@ use crate::error::{Failure, Kind, Result};
 use crate::land::card::CardChange;
 use crate::land::interactive::{Desk, Done, Key, Memory, Part, Question, edit};
 use crate::land::kind::ChangeKind;
-use crate::land::live::Picture;
+use crate::land::live::Sight;
 use crate::land::review::Review;
 use crate::land::select::Reviewed;
 use crate::session::store::Session;
@@ -34,7 +34,7 @@ pub(super) fn by_hand(
     call: &Invocation,
     session: &Session,
     review: Review,
-) -> Result<(Reviewed, Option<Picture>)> {
+) -> Result<(Reviewed, Sight)> {
     if !call.ui.is_interactive() {
         return Err(Failure::new(Kind::Usage, "land -i needs a terminal to ask on").hint(format!(
             "landbox land {} -- PATH.. chooses without asking",
@@ -44,7 +44,7 @@ pub(super) fn by_hand(
     let mut desk = Desk::new(review.items()?);
     let card = review.card(session)?;
     // Whoever else looks at the session is not to wait for the owner's answers.
-    let picture = review.into_picture();
+    let sight = review.into_sight();
     let lines = card.changes.into_iter().map(|c| (c.path.clone(), c)).collect();
     let mut memory = Memory::open(&session.dir);
     memory.recall(&mut desk);
@@ -56,11 +56,11 @@ pub(super) fn by_hand(
         let what = "You have been through all of this before. Go over it again? [y/N]";
         match call.ui.ask(what) {
             Some(line) if line.trim() == "y" => desk.restart(),
-            Some(_) | None => return Ok((desk.picked(), picture)),
+            Some(_) | None => return Ok((desk.picked(), sight)),
         }
     }
     Table { call, session, lines, shown: None }.sit(&mut desk, &mut memory)?;
-    Ok((desk.picked(), picture))
+    Ok((desk.picked(), sight))
 }
 
 struct Table<'a> {

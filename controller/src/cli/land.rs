@@ -113,13 +113,13 @@ pub(super) fn land(call: &Invocation, args: LandArgs) -> Result<u8> {
         return Err(nothing(&state, &session, args.id.is_none()));
     }
     if args.interactive {
-        let (reviewed, picture) = super::by_hand::by_hand(call, &session, review)?;
+        let (reviewed, sight) = super::by_hand::by_hand(call, &session, review)?;
         if reviewed.paths.is_empty() {
             call.ui.status("You picked nothing; all of it stays in the session.");
             return Ok(0);
         }
         selection.reviewed = Some(std::sync::Arc::new(reviewed));
-        review = Review::again(&session, picture, selection.clone())?;
+        review = Review::again(&session, sight, selection.clone())?;
     }
     if args.elsewhere.land(call, &session, &review, &accepted)? {
         return Ok(0);
@@ -130,8 +130,10 @@ pub(super) fn land(call: &Invocation, args: LandArgs) -> Result<u8> {
     let mut preview = Preview::new();
     let mut card = if shows && !call.ui.json {
         review.card_with_patch(&session, &mut preview)?
-    } else {
+    } else if call.ui.json {
         review.card(&session)?
+    } else {
+        review.bare_card(&session)?
     };
     if applies && !asks && !args.yes && expected.is_none() {
         return Err(unasked(call, id.as_str(), &shown));
@@ -167,7 +169,7 @@ pub(super) fn land(call: &Invocation, args: LandArgs) -> Result<u8> {
     let refused = review.resolution().check();
     let decided = !can_ask || conflict::ask(call, &review, &mut selection.choices);
     // The scan's lock on the base goes with it; the landing scans for itself.
-    let picture = review.into_picture();
+    let sight = review.into_sight();
     if applies && !can_ask {
         refused?;
     }
@@ -191,7 +193,7 @@ pub(super) fn land(call: &Invocation, args: LandArgs) -> Result<u8> {
     committing.as_ref().map_or(Ok(()), Prepared::store)?;
     let key = Key::load(&crate::host::key_dir(&crate::host::home()?)?)?;
     let order = Order { selection: &selection, shown: &shown, key: &key };
-    let landed = apply::apply_picture(&state, id, &order, picture)?;
+    let landed = apply::apply_shown(&state, id, &order, sight)?;
     card.receipt = Some(landed.receipt.clone());
     card.applied = true;
     card.durability = if landed.synced { Durability::Synced } else { Durability::Unsynced };

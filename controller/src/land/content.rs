@@ -18,8 +18,14 @@ pub(crate) fn digest(file: &File) -> io::Result<(u64, Digest)> {
 
 /// Copies a file's bytes into `to`, which must be empty, and gives their size and digest. Holes stay holes.
 pub(crate) fn copy(from: &File, to: &File) -> io::Result<(u64, Digest)> {
-    let (size, digest) = pass(from, |at, bytes| to.write_all_at(bytes, at))?;
-    to.set_len(size)?;
+    let mut end = 0;
+    let (size, digest) = pass(from, |at, bytes| {
+        end = at + bytes.len() as u64;
+        to.write_all_at(bytes, at)
+    })?;
+    if end < size {
+        to.set_len(size)?;
+    }
     Ok((size, digest))
 }
 

@@ -5,7 +5,7 @@ use super::changeset::{Bodies, Change, Changeset, OldBytes};
 use super::ignore::{Owner, assign_groups};
 use super::live::{self, Spool};
 use super::renames;
-use super::scan::{self, Facts, TooMany};
+use super::scan::{self, Facts, Seen, TooMany};
 use super::select::{Part, Selection};
 use super::tree::{self, Time, Tree};
 use crate::error::{Context, Failure, Kind, Result};
@@ -34,6 +34,8 @@ pub struct LayerView {
     pub(crate) store: Store,
     pub(crate) upper: Tree,
     pub(crate) real: Option<Tree>,
+    /// What its files held, as far as that need not be read again.
+    pub(crate) seen: Seen,
     /// Where the session runs and a consistent picture was asked for: the files of that picture.
     pub(crate) spool: Option<Spool>,
     /// Where what is no layer of the session now is laid out.
@@ -74,7 +76,17 @@ pub fn is_untouched(session: &Session) -> bool {
 impl LayerView {
     /// Scans a layer and records in the base store what was clean. `live` says whether the session may be running.
     pub(crate) fn read(session: &Session, layer: &LayerPolicy, live: bool) -> Result<Self> {
-        Self::scan(session, layer, live, &session.upper(&layer.id), false)
+        Self::read_again(session, layer, live, Seen::default())
+    }
+
+    /// The same where what it held was read before.
+    pub(crate) fn read_again(
+        session: &Session,
+        layer: &LayerPolicy,
+        live: bool,
+        seen: Seen,
+    ) -> Result<Self> {
+        Self::scan(session, layer, live, (&session.upper(&layer.id), false), seen)
     }
 
     /// Scans what a layer was at another time, laid out in `held`.
@@ -84,7 +96,8 @@ impl LayerView {
         held: Scratch,
         path: &Path,
     ) -> Result<Self> {
-        let view = Self::scan(session, layer, session.is_running()?, path, true)?;
+        let view =
+            Self::scan(session, layer, session.is_running()?, (path, true), Seen::default())?;
         Ok(Self { _held: Some(held), ..view })
     }
 
@@ -92,8 +105,8 @@ impl LayerView {
         session: &Session,
         layer: &LayerPolicy,
         live: bool,
-        path: &Path,
-        past: bool,
+        (path, past): (&Path, bool),
+        seen: Seen,
     ) -> Result<Self> {
         let upper = Tree::open(path).context(|| format!("can't read the layer {}", show(path)))?;
         let real = match Tree::open(layer.target.as_path()) {
@@ -105,8 +118,8 @@ impl LayerView {
         let facts = facts_of(session, layer, &store);
         let masks = facts.masks.clone();
         let what = || format!("can't scan the layer {}", layer.id);
-        let scanned = scan::scan(&facts, &upper, real.as_ref(), &mut store);
-        let mut changeset = match scanned {
+        let scanned = scan::scan(&facts, &upper, real.as_ref(), &mut store, seen);
+        let (mut changeset, seen) = match scanned {
             Err(e) if e.get_ref().is_some_and(|e| e.is::<TooMany>()) => {
                 let id = &session.snapshot.id;
                 return Err(Failure::new(
@@ -119,13 +132,13 @@ impl LayerView {
             other => other.context(what)?,
         };
         let last = session.state.launches.last().map_or(0, |l| l.number);
-        let seen = if live || past { last.saturating_sub(1) } else { last };
-        let seen = seen.max(store.scanned);
+        let ended = if live || past { last.saturating_sub(1) } else { last };
+        let ended = ended.max(store.scanned);
         if live || past {
             store.keep_rest();
         }
         // What can't be written down now is only looked at: a landing writes its records itself, or fails.
-        let unsaved = store.save(seen).err().map(|failure| failure.message);
+        let unsaved = store.save(ended).err().map(|failure| failure.message);
         let owner = Owner::from_env(layer.target.as_path());
         let note = assign_groups(&layer.target, layer.kind, &mut changeset.changes, &owner);
         let note =
@@ -141,6 +154,7 @@ impl LayerView {
             upper,
             real,
             parts,
+            seen,
             spool: None,
             _held: None,
         })

@@ -42,14 +42,50 @@ pub(super) fn each<T: Send>(
         }
         Ok(())
     };
+    crew(threads, STACK, work)
+}
+
+/// Does `work` on as many threads, this one among them: fewer where the machine gives no more. One of the failures is
+/// given.
+pub(super) fn crew(
+    threads: usize,
+    stack: usize,
+    work: impl Fn() -> Result<()> + Sync,
+) -> Result<()> {
     thread::scope(|scope| {
-        let spawn = || thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work);
+        let spawn = || thread::Builder::new().stack_size(stack).spawn_scoped(scope, &work);
         let running: Vec<_> = (1..threads).map_while(|_| spawn().ok()).collect();
         let mut done = work();
         for thread in running {
             done = done.and(thread.join().unwrap_or_else(|_| Err(ended())));
         }
         done
+    })
+}
+
+/// Does `waiting`, which is about that many things, beside `work` where they are many; else before it. Where one of
+/// them fails the other may not be done.
+pub(super) fn beside(
+    count: usize,
+    waiting: impl FnOnce() -> Result<()> + Send,
+    work: impl FnOnce() -> Result<()>,
+) -> Result<()> {
+    if count < FEW {
+        waiting()?;
+        return work();
+    }
+    let waiting = Mutex::new(Some(waiting));
+    let take = || waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let wait = || take().map_or(Ok(()), |waiting| waiting());
+    thread::scope(|scope| {
+        let beside = thread::Builder::new().stack_size(STACK).spawn_scoped(scope, wait);
+        let done = work();
+        let waited = match beside {
+            Ok(thread) => thread.join().unwrap_or_else(|_| Err(ended())),
+            // The machine gives no thread more.
+            Err(_) => wait(),
+        };
+        waited.and(done)
     })
 }
 
@@ -96,5 +132,21 @@ mod tests {
             _ => Ok(()),
         };
         assert_eq!(each(&mut items, work).unwrap_err().message, "777");
+    }
+
+    #[test]
+    fn of_two_things_beside_one_another_both_are_done_and_either_failure_is_given() {
+        for count in [1, FEW] {
+            let (one, other) = (AtomicBool::new(false), AtomicBool::new(false));
+            let does = |what: &AtomicBool| {
+                what.store(true, Ordering::Relaxed);
+                Ok(())
+            };
+            beside(count, || does(&one), || does(&other)).unwrap();
+            assert!(one.into_inner() && other.into_inner());
+            let fails = || Err(Failure::new(Kind::Failed, "no"));
+            assert!(beside(count, fails, || Ok(())).is_err());
+            assert!(beside(count, || Ok(()), fails).is_err());
+        }
     }
 }

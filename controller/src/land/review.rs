@@ -8,7 +8,7 @@ use super::git::{Sayable, Source, unkept};
 use super::interactive::Item;
 use super::kind::{ChangeState, Durability, Group};
 use super::layer::{LayerView, policy_of, project_of};
-use super::live::{self, Picture};
+use super::live::{self, Sight};
 use super::patch::{Coverage, Figures, PatchWriter, beyond, figures, obstructed};
 use super::resolve::{Choices, Resolution, Resolved, resolve_telling};
 use super::risk::{self, LARGE};
@@ -42,13 +42,9 @@ impl Review {
     }
 
     /// Goes on with what was looked at before, and selects of it: of a session that runs, what it was then.
-    pub fn again(
-        session: &Session,
-        picture: Option<Picture>,
-        selection: Selection,
-    ) -> Result<Self> {
+    pub fn again(session: &Session, sight: Sight, selection: Selection) -> Result<Self> {
         let live = session.is_running()?;
-        let Some(picture) = picture.filter(|_| live) else {
+        let Some(picture) = sight.picture.filter(|_| live) else {
             return Self::of(session, None, selection);
         };
         check_present(session)?;
@@ -114,9 +110,9 @@ impl Review {
         self.view.live
     }
 
-    /// What was shown of a session that runs, for landing it as it was shown; with this goes the lock on its base.
-    pub fn into_picture(self) -> Option<Picture> {
-        Picture::of(self.view)
+    /// What was seen, for landing it as it was shown; with this goes the lock on the base.
+    pub fn into_sight(self) -> Sight {
+        Sight::of(self.view)
     }
 
     /// The changes of the selection.
@@ -153,18 +149,24 @@ impl Review {
 
     /// The card.
     pub fn card(&self, session: &Session) -> Result<Card> {
-        self.build(session, None::<PatchWriter<std::io::Sink>>)
+        self.build(session, None::<PatchWriter<std::io::Sink>>, true)
+    }
+
+    /// The card without its figures, for those to whom nothing is shown: comparing is most of the work.
+    pub fn bare_card(&self, session: &Session) -> Result<Card> {
+        self.build(session, None::<PatchWriter<std::io::Sink>>, false)
     }
 
     /// The card, and the patch in the same go: reading and comparing is most of the work of both.
     pub fn card_with_patch(&self, session: &Session, out: impl Write) -> Result<Card> {
-        self.build(session, Some(PatchWriter::new(out)))
+        self.build(session, Some(PatchWriter::new(out)), true)
     }
 
     fn build<W: Write>(
         &self,
         session: &Session,
         mut patch: Option<PatchWriter<W>>,
+        counted: bool,
     ) -> Result<Card> {
         let set = &self.view.changeset;
         let mut card = Card {
@@ -201,7 +203,8 @@ impl Review {
                 let one = |change: &&Change| facing.figures(change, Some(&mut *patch));
                 changes.iter().map(one).collect::<Result<Vec<_>>>()?
             }
-            None => many::map(&changes, |change| facing.figures::<W>(change, None))?,
+            None if counted => many::map(&changes, |change| facing.figures::<W>(change, None))?,
+            None => changes.iter().map(|change| Figures::uncounted(change)).collect(),
         };
         let risks = many::map(&changes, |change| Ok(self.risks(change)))?;
         for (change, figures) in changes.iter().zip(&all) {

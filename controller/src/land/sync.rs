@@ -1,6 +1,7 @@
 //! Making layers durable. They are mounted volatile, so nothing that a task wrote is on disk until somebody says so.
 
 use super::kind::EntryType;
+use super::many;
 use super::tree::{self, Tree};
 use crate::error::{Context, Result};
 use crate::session::store::{Session, StateDir, show};
@@ -20,10 +21,10 @@ pub fn session(state: &StateDir, id: &SessionId) -> Result<bool> {
     let Some(_stopped) = super::apply::try_stop(&session)? else { return Ok(false) };
     for layer in &session.snapshot.policy.layers {
         let upper = session.upper(&layer.id);
-        sync_tree(&upper).context(|| format!("can't write {} to disk", show(&upper)))?;
+        sync_tree(&upper)?;
     }
     let base = session.dir.join("base");
-    sync_tree(&base).context(|| format!("can't write {} to disk", show(&base)))?;
+    sync_tree(&base)?;
     session = state.load(id)?;
     session.state.landing.synced = true;
     session.save_state()?;
@@ -43,35 +44,23 @@ fn sync_file(session: &Session) -> Result<()> {
 pub(super) fn files<T: Sync>(
     all: &[T],
     open: impl Fn(&T) -> io::Result<File> + Sync,
-) -> io::Result<()> {
+    what: impl Fn() -> String + Sync,
+) -> Result<()> {
     const THREADS: usize = 16;
     const FEW: usize = 8;
     const STACK: usize = 128 << 10;
     let next = AtomicUsize::new(0);
-    let work = || -> io::Result<()> {
+    let threads = if all.len() <= FEW { 1 } else { THREADS };
+    many::crew(threads, STACK, || {
         while let Some(item) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
             match open(item) {
-                Ok(file) => file.sync_all()?,
+                Ok(file) => file.sync_all().context(&what)?,
                 // What its owner may not read is not read by a landing either.
                 Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {}
-                Err(e) => return Err(e),
+                Err(e) => return Err(e).context(&what),
             }
         }
         Ok(())
-    };
-    if all.len() <= FEW {
-        return work();
-    }
-    std::thread::scope(|scope| {
-        // Fewer where the machine gives no more; this one works, too.
-        let spawn = || std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work);
-        let threads: Vec<_> = (1..THREADS).map_while(|_| spawn().ok()).collect();
-        let mut done = work();
-        for thread in threads {
-            let ended = |_| Err(io::Error::other("a thread that syncs has ended"));
-            done = done.and(thread.join().unwrap_or_else(ended));
-        }
-        done
     })
 }
 
@@ -80,10 +69,29 @@ pub(super) fn folder(path: &std::path::Path) -> bool {
     File::open(path).and_then(|dir| dir.sync_all()).is_ok()
 }
 
-fn sync_tree(path: &std::path::Path) -> io::Result<()> {
+fn sync_tree(path: &std::path::Path) -> Result<()> {
+    let what = || format!("can't write {} to disk", show(path));
+    let Some(Listed { tree, found, folders }) = list(path).context(what)? else { return Ok(()) };
+    let file = |path: &RelPath| {
+        let place = tree.place(path.parent().as_ref())?;
+        tree::file_at(place, path.file_name())
+    };
+    files(&found, file, what)?;
+    files(&folders, |path| tree.dir(path.as_ref()).map(File::from), what)
+}
+
+/// A tree with its files and folders.
+struct Listed {
+    tree: Tree,
+    found: Vec<RelPath>,
+    folders: Vec<Option<RelPath>>,
+}
+
+/// Lists a tree, if it is there.
+fn list(path: &std::path::Path) -> io::Result<Option<Listed>> {
     let tree = match Tree::open(path) {
         Ok(tree) => tree,
-        Err(e) if tree::is_absence(&e) => return Ok(()),
+        Err(e) if tree::is_absence(&e) => return Ok(None),
         Err(e) => return Err(e),
     };
     let (mut found, mut folders) = (Vec::new(), vec![None]);
@@ -115,6 +123,5 @@ fn sync_tree(path: &std::path::Path) -> io::Result<()> {
             }
         }
     }
-    files(&found, |path| tree::file_at(tree.place(path.parent().as_ref())?, path.file_name()))?;
-    files(&folders, |path| tree.dir(path.as_ref()).map(File::from))
+    Ok(Some(Listed { tree, found, folders }))
 }

@@ -102,6 +102,41 @@ impl Tree {
     }
 }
 
+/// Opens the folders of paths that come in some order: those that follow one another often lie in the same one.
+pub(crate) struct Near<'a> {
+    tree: &'a Tree,
+    at: Option<(Option<RelPath>, OwnedFd)>,
+}
+
+impl<'a> Near<'a> {
+    /// Of the folders of a tree.
+    pub(crate) fn of(tree: &'a Tree) -> Self {
+        Self { tree, at: None }
+    }
+
+    /// The folder in which `path` lies, as it was when the one before was asked for, if that was in the same one.
+    pub(crate) fn parent(&mut self, path: &RelPath) -> io::Result<BorrowedFd<'_>> {
+        let parent = path.parent();
+        let found = match self.at.take() {
+            Some(at) if at.0 == parent => at,
+            Some(_) | None => {
+                let place = self.tree.place(parent.as_ref())?;
+                (parent, place)
+            }
+        };
+        Ok(self.at.insert(found).1.as_fd())
+    }
+
+    /// What is at `path`, as [`Tree::meta`].
+    pub(crate) fn meta(&mut self, path: &RelPath) -> io::Result<Option<Meta>> {
+        match self.parent(path) {
+            Ok(dir) => meta_at(dir, path.file_name()),
+            Err(e) if is_absence(&e) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+}
+
 /// Whether an error of opening a folder says that there is no such folder: nothing there, or a file or link instead.
 pub(crate) fn is_absence(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
@@ -267,27 +302,34 @@ pub(crate) fn has_capabilities(dir: impl AsFd, name: &[u8]) -> bool {
 
 /// Digest of an object's extended attributes, access lists included. `None` where they can't be read.
 pub(crate) fn attributes(dir: impl AsFd, name: &[u8], meta: &Meta) -> Option<Digest> {
-    let list = match meta.kind {
-        EntryType::File => list_attributes(file_at(dir, name).ok()?).ok()?,
+    match meta.kind {
+        EntryType::File => attributes_of(file_at(dir, name).ok()?),
         EntryType::Dir => {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let fd = fs::openat(dir, name, flags, Mode::empty()).ok()?;
-            list_attributes(fd).ok()?
+            attributes_of(fs::openat(dir, name, flags, Mode::empty()).ok()?)
         }
         EntryType::Symlink
         | EntryType::Fifo
         | EntryType::Socket
         | EntryType::CharDevice
-        | EntryType::BlockDevice => Vec::new(),
-    };
+        | EntryType::BlockDevice => Some(attributes_digest(&[])),
+    }
+}
+
+/// The same of an open file or folder.
+pub(crate) fn attributes_of(fd: impl AsFd) -> Option<Digest> {
+    Some(attributes_digest(&list_attributes(fd).ok()?))
+}
+
+fn attributes_digest(list: &[(Vec<u8>, Vec<u8>)]) -> Digest {
     let mut hasher = Hasher::new("attributes 1");
-    for (name, value) in &list {
+    for (name, value) in list {
         for part in [name, value] {
             hasher.update(&(part.len() as u64).to_le_bytes());
             hasher.update(part);
         }
     }
-    Some(hasher.finish())
+    hasher.finish()
 }
 
 /// Number of objects in a layer that are no folders: files and links that were written, and names that were deleted.

@@ -8,7 +8,7 @@ use super::stage::{self, Stage};
 use crate::error::{Failure, Kind, Result};
 use crate::land::changeset::Node;
 use crate::land::kind::EntryType;
-use crate::land::tree::{self, Tree};
+use crate::land::tree::{self, Near, Tree};
 use landbox_shared::path::RelPath;
 use rustix::fs::{self, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
@@ -231,8 +231,9 @@ pub(in crate::land) fn changed(steps: &[Step], project: &Tree) -> Vec<RelPath> {
             Action::Take { .. } => {}
         }
     }
-    let holds = |step: &Step| -> io::Result<bool> {
-        let meta = project.meta(&step.path)?;
+    let mut near = Near::of(project);
+    let mut holds = |step: &Step| -> io::Result<bool> {
+        let meta = near.meta(&step.path)?;
         let new = match &step.action {
             Action::Take { .. } => return Ok(meta.is_none() || come.contains(&step.path)),
             // The last one counts; a folder that was opened up to be removed is gone.
@@ -250,8 +251,7 @@ pub(in crate::land) fn changed(steps: &[Step], project: &Tree) -> Vec<RelPath> {
             let mode = modes.get(&step.path).unwrap_or(mode);
             return Ok((meta.kind, meta.mode) == (EntryType::Dir, *mode));
         }
-        let parent = project.place(step.path.parent().as_ref())?;
-        match tree::node_at(&parent, step.path.file_name(), &meta) {
+        match tree::node_at(near.parent(&step.path)?, step.path.file_name(), &meta) {
             Ok(node) => Ok(node == *new),
             // Landed without the right to read it: the identity must do.
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {

@@ -390,5 +390,6 @@ pub(in crate::land) fn sync_parents(steps: &[Step], project: &Tree) -> bool {
         .collect();
     // A folder that cannot be opened cannot be said to be on disk.
     let open = |p: &Option<RelPath>| project.dir(p.as_ref()).map_err(std::io::Error::other);
-    crate::land::sync::files(&there, |p| open(p).map(File::from)).is_ok()
+    let what = || "can't write the project's folders to disk".to_owned();
+    crate::land::sync::files(&there, |p| open(p).map(File::from), what).is_ok()
 }

@@ -11,12 +11,12 @@ use crate::error::{Context, Failure, Kind, Result};
 use crate::land::changeset::{Base, Bodies, Change, Changeset, Node};
 use crate::land::kind::Group;
 use crate::land::layer::{LayerView, project_of};
-use crate::land::live::{self, Picture};
+use crate::land::live::{self, Sight};
 use crate::land::receipt::Receipt;
 use crate::land::resolve::{Resolution, resolve};
 use crate::land::select::{Picked, Selection};
 use crate::land::tree::{self, Tree};
-use crate::land::{check_present, checkpoint, digest, patch, receipt, sync};
+use crate::land::{check_present, checkpoint, digest, many, patch, receipt, sync};
 use crate::seal::Key;
 use crate::session::model::ChangeCounts;
 use crate::session::store::{Session, StateDir, show};
@@ -56,18 +56,15 @@ impl Site {
     }
 
     /// What is to be landed from: the layer, what was shown of it while it runs, or a checkpoint.
-    pub(super) fn look(
-        &self,
-        selection: &Selection,
-        picture: Option<Picture>,
-    ) -> Result<LayerView> {
+    pub(super) fn look(&self, selection: &Selection, sight: Sight) -> Result<LayerView> {
         let Self { session, layer, .. } = self;
         let live = self.is_live();
+        let Sight { picture, seen } = sight;
         let mut view = match (selection.checkpoint, live, picture) {
             (Some(number), ..) => checkpoint::view(session, layer, number)?,
             (None, true, None) => live::picture(session, layer)?,
             (None, _, picture) => {
-                let mut view = LayerView::read(session, layer, live)?;
+                let mut view = LayerView::read_again(session, layer, live, seen)?;
                 if let Some(picture) = picture.filter(|_| live) {
                     picture.onto(&mut view);
                 }
@@ -200,13 +197,34 @@ impl<'a> Landing<'a> {
     }
 
     fn make(&mut self, key: &Key) -> Result<(Stage, parts::Parts)> {
-        let Self { state, site, view, resolution, effective, plan, journal, .. } = self;
-        let live = site.is_live();
         // From here on there is something to be cleared away. It names no step yet, so there is nothing to roll back.
-        site.lock.begin(journal)?;
+        self.site.lock.begin(&self.journal)?;
         let stage = Stage::make(self.path.clone())?;
+        let Self { view, resolution, effective, project, plan, .. } = self;
         let by_path: HashMap<&RelPath, &Change> = effective.iter().map(|c| (&c.path, c)).collect();
-        stage.fill(&mut plan.steps, &self.project, &by_path, &resolution.bodies(view))?;
+        stage.fill(&mut plan.steps, project, &by_path, &resolution.bodies(view))?;
+        let steps = plan.steps.clone();
+        let mut parts = None;
+        // Waiting for the disk leaves the processors free. All of it is there before the journal says so.
+        many::beside(
+            steps.len(),
+            || stage.sync(&steps),
+            || {
+                parts = Some(self.write_down(key)?);
+                Ok(())
+            },
+        )?;
+        let parts = parts.ok_or_else(|| Failure::new(Kind::Failed, "nothing was prepared"))?;
+        self.journal.steps = steps;
+        self.journal.ready = true;
+        self.site.lock.begin(&self.journal)?;
+        Ok((stage, parts))
+    }
+
+    /// Writes the new base records, the entry by which the landing can be undone and its receipt, beside their places.
+    fn write_down(&mut self, key: &Key) -> Result<parts::Parts> {
+        let Self { state, site, view, plan, journal, .. } = self;
+        let live = site.is_live();
         let id = &site.session.snapshot.id;
         let path = parts::parts_of(&state.sessions_dir(), id, journal.entry.number);
         let parts = parts::Parts::make(&path).context(|| format!("can't make {}", show(&path)))?;
@@ -234,10 +252,7 @@ impl<'a> Landing<'a> {
         let detail = Detail::new(plan.steps.clone(), rebased, times, self.receipt.clone());
         journal.entry.write(state, &detail)?;
         self.receipt.prepare(state, key)?;
-        journal.steps = plan.steps.clone();
-        journal.ready = true;
-        site.lock.begin(journal)?;
-        Ok((stage, parts))
+        Ok(parts)
     }
 
     /// Exchanges name after name, or none.
@@ -246,10 +261,22 @@ impl<'a> Landing<'a> {
         stage: &Stage,
         before: &mut dyn FnMut(usize) -> Result<()>,
     ) -> Result<()> {
-        self.site.lock.carry_out(&self.journal, &self.project, stage, before)?;
-        self.synced &= journal::sync_parents(&self.plan.steps, &self.project);
-        self.synced &= sync::folder(&stage.path);
-        self.disturbed = super::commit::changed(&self.plan.steps, &self.project).into_iter().next();
+        let Self { site, journal, project, plan, .. } = self;
+        site.lock.carry_out(journal, project, stage, before)?;
+        let (mut synced, mut disturbed) = (false, None);
+        many::beside(
+            plan.steps.len(),
+            || {
+                synced = journal::sync_parents(&plan.steps, project) & sync::folder(&stage.path);
+                Ok(())
+            },
+            || {
+                disturbed = super::commit::changed(&plan.steps, project).into_iter().next();
+                Ok(())
+            },
+        )?;
+        self.synced &= synced;
+        self.disturbed = disturbed;
         Ok(())
     }
 

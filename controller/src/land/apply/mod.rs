@@ -17,6 +17,7 @@ pub(super) mod journal;
 #[cfg(test)]
 mod journal_tests;
 mod landing;
+mod leave;
 pub(super) mod parts;
 pub(crate) mod place;
 pub(super) mod plan;
@@ -33,7 +34,7 @@ mod trace;
 
 use super::changeset::{Base, Node};
 use super::layer::LayerView;
-use super::live::Picture;
+use super::live::Sight;
 use super::select::Selection;
 use super::tree::Tree;
 use crate::error::{Context, Failure, Kind, Result};
@@ -136,14 +137,15 @@ pub fn apply(state: &StateDir, id: &SessionId, order: &Order<'_>) -> Result<Land
     apply_with(state, id, order, &mut |_| Ok(()))
 }
 
-/// Like [`apply`], for a session that ran when it was shown: what was shown lands, whatever it has written since.
-pub fn apply_picture(
+/// Like [`apply`], with what the one who ordered it has seen: of a session that ran when it was shown, what was shown lands,
+/// whatever it has written since.
+pub fn apply_shown(
     state: &StateDir,
     id: &SessionId,
     order: &Order<'_>,
-    picture: Option<Picture>,
+    sight: Sight,
 ) -> Result<Landed> {
-    apply_seen(state, id, order, picture, &mut |_| Ok(()))
+    apply_seen(state, id, order, sight, &mut |_| Ok(()))
 }
 
 /// Holds a session stopped: no controller and no helper takes it up.
@@ -197,7 +199,7 @@ fn apply_with(
     order: &Order<'_>,
     before: &mut dyn FnMut(usize) -> Result<()>,
 ) -> Result<Landed> {
-    apply_seen(state, id, order, None, before)
+    apply_seen(state, id, order, Sight::default(), before)
 }
 
 /// The landing, stage by stage.
@@ -205,11 +207,11 @@ fn apply_seen(
     state: &StateDir,
     id: &SessionId,
     order: &Order<'_>,
-    picture: Option<Picture>,
+    sight: Sight,
     before: &mut dyn FnMut(usize) -> Result<()>,
 ) -> Result<Landed> {
     let mut site = Site::take(state, id)?;
-    let view = site.look(order.selection, picture)?;
+    let view = site.look(order.selection, sight)?;
     let mut landing = Landing::plan(state, &mut site, order, view)?;
     let (stage, parts) = landing.prepare(order.key)?;
     landing.exchange(&stage, before)?;
@@ -272,7 +274,7 @@ fn earlier(
     state: &StateDir,
     session: &Session,
     layer: &LayerPolicy,
-) -> Result<Vec<prune::Earlier>> {
+) -> Result<Vec<leave::Earlier>> {
     let id = &session.snapshot.id;
     let mut found = Vec::new();
     for entry in entry::of(state, &layer.target, Standing::Kept).iter().rev() {
@@ -282,7 +284,7 @@ fn earlier(
         let path = parts::parts_of(&state.sessions_dir(), id, entry.number);
         let what = || format!("can't open {}", show(&path));
         if let Some(parts) = parts::Parts::reopen(&path).context(what)? {
-            found.push(prune::Earlier { rebased: entry.detail(state)?.rebased, parts });
+            found.push(leave::Earlier { rebased: entry.detail(state)?.rebased, parts });
         }
     }
     Ok(found)

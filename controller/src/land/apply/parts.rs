@@ -14,12 +14,12 @@ use crate::overlay::prepare::dress_like;
 use landbox_shared::id::SessionId;
 use landbox_shared::path::RelPath;
 use landbox_shared::policy::Backend;
-use rustix::fs::{self, Mode, RenameFlags};
+use rustix::fs::{self, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use std::collections::{BTreeSet, HashSet};
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -116,17 +116,7 @@ pub(in crate::land) fn put_back(
             continue;
         }
         let Ok(to) = RelPath::new(*line) else { continue };
-        way.make(&to)?;
-        let moved = upper.place(to.parent().as_ref()).and_then(|place| {
-            let flags = RenameFlags::NOREPLACE;
-            Ok(fs::renameat_with(dir.root(), slot.as_str(), &place, to.file_name(), flags)?)
-        });
-        match moved {
-            Ok(()) => {}
-            // The session has made something of its own there since, or of a folder above: that is what it wants.
-            Err(e) if Errno::from_io_error(&e) == Some(Errno::EXIST) || tree::is_absence(&e) => {}
-            Err(e) => return Err(e),
-        }
+        way.back(dir.root(), slot.as_bytes(), &to)?;
     }
     Ok(())
 }
@@ -141,6 +131,37 @@ struct Way<'a> {
 }
 
 impl Way<'_> {
+    /// Moves what lies at `name` in `from` back to `to`. Of a folder in whose place the session has one again, what it
+    /// holds.
+    fn back(&mut self, from: BorrowedFd<'_>, name: &[u8], to: &RelPath) -> io::Result<()> {
+        self.make(to)?;
+        let moved = self.upper.place(to.parent().as_ref()).and_then(|place| {
+            let flags = RenameFlags::NOREPLACE;
+            Ok(fs::renameat_with(from, name, &place, to.file_name(), flags)?)
+        });
+        match moved {
+            Err(e) if Errno::from_io_error(&e) == Some(Errno::EXIST) => {}
+            Err(e) if !tree::is_absence(&e) => return Err(e),
+            // Or the session has made something else of a folder above: that is what it wants.
+            Ok(()) | Err(_) => return Ok(()),
+        }
+        // So it has here, unless there is a folder on both sides, through which others show.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let Ok(dir) = fs::openat(from, name, flags, Mode::empty()) else { return Ok(()) };
+        let names = tree::names(&dir)?;
+        let hides = |marks: marks::FolderMarks| marks.opaque || marks.redirected;
+        if hides(marks::folder_marks(self.backend, &dir, &names)?)
+            || self.upper.meta(to)?.is_none_or(|meta| meta.kind != EntryType::Dir)
+        {
+            return Ok(());
+        }
+        for name in names {
+            let Ok(child) = to.join(&name) else { continue };
+            self.back(dir.as_fd(), &name, &child)?;
+        }
+        Ok(())
+    }
+
     /// Makes those that are missing on the way to `path`, each as one through which the real folder shows. Where none
     /// would, the session has removed it.
     fn make(&mut self, path: &RelPath) -> io::Result<()> {

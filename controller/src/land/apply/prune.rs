@@ -8,18 +8,19 @@
 //!
 //! Nothing is deleted: as long as the landing can be undone, all of it waits beside the layer to be put back.
 
+use super::leave::{Earlier, Leaving};
 use super::parts::Parts;
 use super::plan::{Action, Step};
 use crate::land::changeset::{Base, Node};
 use crate::land::kind::EntryType;
 use crate::land::layer::LayerView;
-use crate::land::tree::{self, Meta, Tree};
+use crate::land::tree::{self, Meta, Near, Tree};
 use crate::overlay::marks::{self, Mark};
 use landbox_shared::path::RelPath;
 use landbox_shared::policy::Backend;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 /// How the real folder shows through a folder of the layer.
 #[derive(Clone)]
@@ -36,19 +37,13 @@ struct Pruner<'a> {
     view: &'a LayerView,
     backend: Backend,
     project: &'a Tree,
+    near: Near<'a>,
+    near_upper: Near<'a>,
     landed: &'a BTreeMap<RelPath, Option<Node>>,
     staged: HashMap<&'a RelPath, ((u32, u32), u64)>,
     ways: HashMap<RelPath, Way>,
     settled: &'a BTreeMap<RelPath, Option<Node>>,
-    parts: Parts,
-    earlier: Vec<Earlier>,
-}
-
-/// An earlier landing that can still be undone: what it landed waits with it, though it leaves the layer only now.
-pub(super) struct Earlier {
-    /// The paths that it landed.
-    pub rebased: BTreeSet<RelPath>,
-    pub parts: Parts,
+    leaving: Leaving,
 }
 
 /// Moves out of the layer what of `landed` is really there now, and what of `settled` the layer still holds: that has
@@ -67,9 +62,10 @@ pub(super) fn prune(
         Action::Take { .. } | Action::Mode { .. } => None,
     };
     let staged = steps.iter().filter_map(|s| Some((&s.path, staged(s)?))).collect();
-    let ways = HashMap::new();
+    let (ways, leaving) = (HashMap::new(), Leaving::new(parts, earlier));
+    let (near, near_upper) = (Near::of(project), Near::of(&view.upper));
     let mut pruner =
-        Pruner { view, backend, project, landed, staged, ways, settled, parts, earlier };
+        Pruner { view, backend, project, near, near_upper, landed, staged, ways, settled, leaving };
     let all: BTreeMap<&RelPath, &Option<Node>> = landed.iter().chain(settled).collect();
     let (mut folders, mut whole) = (BTreeSet::new(), BTreeSet::new());
     // The deepest first.
@@ -102,18 +98,18 @@ pub(super) fn prune(
             folders.extend(crate::land::digest::ancestors(std::iter::once(path)));
         }
     }
-    if !whole.is_empty() {
-        for top in pruner.whole(&whole) {
-            folders.extend(crate::land::digest::ancestors(std::iter::once(&top)));
-        }
+    for top in pruner.whole(&whole) {
+        folders.extend(crate::land::digest::ancestors(std::iter::once(&top)));
     }
+    // All is judged before anything moves, so that a folder of which all goes moves as one.
     for folder in folders.iter().rev() {
         let _ = pruner.folder(folder);
     }
-    let _ = pruner.parts.sync();
-    for earlier in &pruner.earlier {
-        let _ = earlier.parts.sync();
+    pruner.leaving.go(&view.upper);
+    for folder in folders.iter().rev() {
+        let _ = pruner.emptied(folder);
     }
+    pruner.leaving.sync();
 }
 
 impl Pruner<'_> {
@@ -144,7 +140,7 @@ impl Pruner<'_> {
         let real = self.project.meta(path)?;
         Ok(
             if found.redirected
-                || self.has_note(&place, path)?
+                || has_note(self.backend, &place, path)?
                 || real.is_none_or(|m| m.kind != EntryType::Dir)
             {
                 Way::Closed
@@ -161,44 +157,24 @@ impl Pruner<'_> {
         marks::folder_marks(self.backend, dir, &tree::names(dir)?)
     }
 
-    /// Whether fuse-overlayfs has also noted, beside the object, that the name is deleted.
-    fn has_note(&self, place: &OwnedFd, path: &RelPath) -> io::Result<bool> {
-        Ok(match self.backend {
-            Backend::Kernel => false,
-            Backend::Fuse => tree::meta_at(place, &note_of(path))?.is_some(),
-        })
-    }
-
-    /// Moves what says something of `path` out of the layer: an object, a mark, or, by the name `at`, a note.
-    fn take(&mut self, place: &OwnedFd, path: &RelPath, at: &RelPath) -> io::Result<()> {
-        let below = |p: &&RelPath| p.as_bytes().starts_with(path.as_bytes());
-        let landed = |all: &BTreeSet<RelPath>| {
-            all.range(path..).take_while(below).any(|landed| landed.is_within(path))
-        };
-        match self.earlier.iter_mut().find(|earlier| landed(&earlier.rebased)) {
-            Some(earlier) => earlier.parts.take(place, at),
-            None => self.parts.take(place, at),
-        }
-    }
-
-    /// Takes out the mark of a deleted name.
+    /// Lets the mark of a deleted name go.
     fn whiteout(&mut self, path: &RelPath) -> io::Result<bool> {
-        if !self.settled.contains_key(path) && self.project.meta(path)?.is_some() {
+        if !self.settled.contains_key(path) && self.near.meta(path)?.is_some() {
             return Ok(false);
         }
-        let place = self.upper().place(path.parent().as_ref())?;
+        let place = self.near_upper.parent(path)?;
         let null = |m: &Meta| m.kind == EntryType::CharDevice && m.rdev == (0, 0);
         let mut gone = false;
-        match tree::meta_at(&place, path.file_name())? {
+        match tree::meta_at(place, path.file_name())? {
             Some(meta) if null(&meta) => {
-                self.take(&place, path, path)?;
+                self.leaving.add(path, path);
                 gone = true;
             }
             Some(_) => return Ok(false),
             None => {}
         }
         let note = note_of(path);
-        let kind = tree::meta_at(&place, &note)?.map(|m| m.kind);
+        let kind = tree::meta_at(place, &note)?.map(|m| m.kind);
         if self.backend == Backend::Fuse
             && kind.is_some_and(|kind| kind != EntryType::Dir)
             && marks::name_mark(self.backend, &note, false)
@@ -206,40 +182,39 @@ impl Pruner<'_> {
             && let Ok(note) =
                 path.parent().map_or_else(|| RelPath::new(&note[..]), |p| p.join(&note))
         {
-            self.take(&place, path, &note)?;
+            self.leaving.add(path, &note);
             gone = true;
         }
         Ok(gone)
     }
 
-    /// Takes out a file or link.
+    /// Lets a file or link go.
     fn object(&mut self, path: &RelPath, node: &Node) -> io::Result<bool> {
         if self.view.parts.contains_key(path) {
             // There is more in the layer than has landed.
             return Ok(false);
         }
-        let place = self.upper().place(path.parent().as_ref())?;
-        let Some(meta) = tree::meta_at(&place, path.file_name())? else { return Ok(false) };
-        if meta.kind != node.kind() || self.has_note(&place, path)? {
+        let place = self.near_upper.parent(path)?;
+        let Some(meta) = tree::meta_at(place, path.file_name())? else { return Ok(false) };
+        if meta.kind != node.kind() || has_note(self.backend, place, path)? {
             return Ok(false);
         }
         let dealt_with = match self.settled.get(path) {
             // Nobody writes to a stopped session's layer, but this is the only copy.
-            Some(Some(node)) => tree::node_at(&place, path.file_name(), &meta)? == *node,
+            Some(Some(node)) => tree::node_at(place, path.file_name(), &meta)? == *node,
             Some(None) => false,
             None => self.is_real(path, node)?,
         };
-        if !dealt_with {
-            return Ok(false);
+        if dealt_with {
+            self.leaving.add(path, path);
         }
-        self.take(&place, path, path)?;
-        Ok(true)
+        Ok(dealt_with)
     }
 
     /// Whether what is really there is this.
-    fn is_real(&self, path: &RelPath, node: &Node) -> io::Result<bool> {
-        let Ok(place) = self.project.place(path.parent().as_ref()) else { return Ok(false) };
-        let Some(meta) = tree::meta_at(&place, path.file_name())? else { return Ok(false) };
+    fn is_real(&mut self, path: &RelPath, node: &Node) -> io::Result<bool> {
+        let Ok(place) = self.near.parent(path) else { return Ok(false) };
+        let Some(meta) = tree::meta_at(place, path.file_name())? else { return Ok(false) };
         if meta.kind != node.kind()
             || node.mode().is_some_and(|mode| meta.mode != mode)
             || node.size().is_some_and(|size| meta.size != size)
@@ -250,22 +225,16 @@ impl Pruner<'_> {
         if self.staged.get(path) == Some(&(meta.dev, meta.ino)) && meta.kind == EntryType::File {
             return Ok(true);
         }
-        Ok(tree::node_at(&place, path.file_name(), &meta)? == *node)
+        Ok(tree::node_at(place, path.file_name(), &meta)? == *node)
     }
 
-    /// Moves out of the layer each folder that hides the real one although both hold the same. Gives those.
+    /// Lets each folder go that hides the real one although both hold the same. Gives those.
     fn whole(&mut self, tops: &BTreeSet<RelPath>) -> Vec<RelPath> {
         let mut gone = Vec::new();
         for top in tops {
-            let moved = |this: &mut Self| -> io::Result<bool> {
-                if this.view.masks.iter().any(|mask| mask.is_within(top)) || !this.is_twin(top)? {
-                    return Ok(false);
-                }
-                let place = this.upper().place(top.parent().as_ref())?;
-                this.take(&place, top, top)?;
-                Ok(true)
-            };
-            if moved(self).unwrap_or(false) {
+            let holds_mask = self.view.masks.iter().any(|mask| mask.is_within(top));
+            if !holds_mask && self.is_twin(top).unwrap_or(false) {
+                self.leaving.add(top, top);
                 gone.push(top.clone());
             }
         }
@@ -273,7 +242,7 @@ impl Pruner<'_> {
     }
 
     /// Whether a folder of the layer and the real one hold the same, and nothing in them is left to land.
-    fn is_twin(&self, top: &RelPath) -> io::Result<bool> {
+    fn is_twin(&mut self, top: &RelPath) -> io::Result<bool> {
         let mut todo = vec![top.clone()];
         while let Some(folder) = todo.pop() {
             if !self.same_mode(&folder)? {
@@ -309,7 +278,7 @@ impl Pruner<'_> {
     }
 
     /// Whether an object of the layer has landed, or is what was there from the first, and is really there.
-    fn is_known(&self, dir: &OwnedFd, path: &RelPath, meta: &Meta) -> io::Result<bool> {
+    fn is_known(&mut self, dir: &OwnedFd, path: &RelPath, meta: &Meta) -> io::Result<bool> {
         if self.view.parts.contains_key(path) {
             return Ok(false);
         }
@@ -338,17 +307,38 @@ impl Pruner<'_> {
         Ok(is_dir(&ours) && is_dir(&real) && (ours.mode ^ real.mode) & bits == 0)
     }
 
-    /// Takes out a folder through which the real one shows everywhere.
-    fn folder(&mut self, path: &RelPath) -> io::Result<()> {
-        if !matches!(self.way(Some(path)), Way::Open)
-            || !self.same_mode(path)?
-            || !tree::names(self.upper().dir(Some(path))?)?.is_empty()
-        {
-            return Ok(());
+    /// The names in a folder through which the real one shows everywhere; `None` where it does not.
+    fn open_folder(&mut self, path: &RelPath) -> io::Result<Option<Vec<Vec<u8>>>> {
+        if !matches!(self.way(Some(path)), Way::Open) || !self.same_mode(path)? {
+            return Ok(None);
         }
-        let place = self.upper().place(path.parent().as_ref())?;
-        self.take(&place, path, path)
+        tree::names(self.upper().dir(Some(path))?).map(Some)
     }
+
+    /// Lets a folder go of which all goes.
+    fn folder(&mut self, path: &RelPath) -> io::Result<()> {
+        if let Some(names) = self.open_folder(path)? {
+            self.leaving.add_folder(path, &names);
+        }
+        Ok(())
+    }
+
+    /// Moves out a folder that has become empty.
+    fn emptied(&mut self, path: &RelPath) -> io::Result<()> {
+        if !self.leaving.has(path) && self.open_folder(path)?.is_some_and(|names| names.is_empty())
+        {
+            self.leaving.take(&self.view.upper, path, path)?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether fuse-overlayfs has also noted, beside the object, that the name is deleted.
+fn has_note(backend: Backend, place: impl AsFd, path: &RelPath) -> io::Result<bool> {
+    Ok(match backend {
+        Backend::Kernel => false,
+        Backend::Fuse => tree::meta_at(place, &note_of(path))?.is_some(),
+    })
 }
 
 /// The name by which fuse-overlayfs may note that `path` is deleted.

@@ -53,7 +53,7 @@ impl Stage {
         &self.dir
     }
 
-    /// Prepares every new object, checks it, and writes all of them to disk.
+    /// Prepares every new object and checks it.
     pub(super) fn fill(
         &self,
         steps: &mut [Step],
@@ -61,8 +61,7 @@ impl Stage {
         changes: &HashMap<&RelPath, &Change>,
         bodies: &dyn Bodies,
     ) -> Result<()> {
-        crate::land::many::each(steps, |step| self.prepare(step, project, changes, bodies))?;
-        self.sync(steps)
+        crate::land::many::each(steps, |step| self.prepare(step, project, changes, bodies))
     }
 
     /// Prepares what a step puts into the project, if it does.
@@ -79,15 +78,26 @@ impl Stage {
             Action::Swap { new, .. } => (new, true),
             Action::Take { .. } | Action::Mode { .. } => return Ok(()),
         };
-        let old = if replaces { project.meta(&step.path).context(|| what.clone())? } else { None };
-        let place = Place { stage: self, project, path: &step.path, old };
+        let parent = match project.place(step.path.parent().as_ref()) {
+            Ok(parent) => Some(parent),
+            Err(e) if !replaces || tree::is_absence(&e) => None,
+            Err(e) => return Err(e).context(|| what),
+        };
+        let old = match &parent {
+            Some(parent) if replaces => tree::meta_at(parent, step.path.file_name()),
+            Some(_) | None => Ok(None),
+        };
+        let old = old.context(|| what.clone())?;
+        let place = Place { stage: self, project, path: &step.path, parent, old };
         let name = name(step.slot);
+        let mut file = None;
         match new {
             Node::File { .. } => {
                 let Some(change) = changes.get(&step.path) else {
                     return Err(Failure::new(Kind::Failed, what));
                 };
-                place.file(&name, new, &bodies.new_bytes(change)?).context(|| what.clone())?;
+                let made = place.file(&name, new, &bodies.new_bytes(change)?);
+                file = Some(made.context(|| what.clone())?);
             }
             Node::Symlink { target } => place.link(&name, target).context(|| what.clone())?,
             Node::Dir { mode } => place.folder(&name, *mode).context(|| what.clone())?,
@@ -95,15 +105,23 @@ impl Stage {
                 return Err(Failure::new(Kind::Failed, what));
             }
         }
-        let meta = tree::meta_at(&self.dir, &name).context(|| what.clone())?;
+        let meta = match &file {
+            Some(file) => tree::meta_of(file).map(Some),
+            None => tree::meta_at(&self.dir, &name),
+        };
+        let meta = meta.context(|| what.clone())?;
         let meta = meta.ok_or_else(|| Failure::new(Kind::Failed, what))?;
         step.staged = Some((meta.dev, meta.ino));
-        step.attributes = tree::attributes(&self.dir, &name, &meta);
+        step.attributes = match &file {
+            Some(file) if meta.mode & 0o400 != 0 => tree::attributes_of(file),
+            // Nobody could compare them later.
+            Some(_) | None => tree::attributes(&self.dir, &name, &meta),
+        };
         Ok(())
     }
 
-    /// One pass over everything, after all of it was written: that lets the file system batch.
-    fn sync(&self, steps: &[Step]) -> Result<()> {
+    /// Writes all of them to disk, in one pass after all were made: that lets the file system batch.
+    pub(super) fn sync(&self, steps: &[Step]) -> Result<()> {
         let what = || "can't write the landing to disk".to_owned();
         let kind = |step: &Step| match &step.action {
             Action::Put { new, .. } | Action::Swap { new, .. } => Some(new.kind()),
@@ -114,7 +132,7 @@ impl Stage {
             .filter_map(|step| Some((step.slot, kind(step)?)))
             .filter(|(_, kind)| matches!(kind, EntryType::File | EntryType::Dir))
             .collect();
-        crate::land::sync::files(&made, |(slot, kind)| match kind {
+        let open = |(slot, kind): &(usize, EntryType)| match kind {
             EntryType::Dir => Ok(File::from(folder_at(&self.dir, &name(*slot))?)),
             EntryType::File
             | EntryType::Symlink
@@ -122,8 +140,8 @@ impl Stage {
             | EntryType::Socket
             | EntryType::CharDevice
             | EntryType::BlockDevice => tree::file_at(&self.dir, &name(*slot)),
-        })
-        .context(what)?;
+        };
+        crate::land::sync::files(&made, open, what)?;
         fs::fsync(&self.dir).context(what)
     }
 }
@@ -147,12 +165,16 @@ struct Place<'a> {
     stage: &'a Stage,
     project: &'a Tree,
     path: &'a RelPath,
+    /// The folder in which it will lie, if it is there already.
+    parent: Option<OwnedFd>,
     old: Option<Meta>,
 }
 
 impl Place<'_> {
-    fn file(&self, name: &[u8], new: &Node, from: &File) -> io::Result<()> {
-        let Node::File { mode, size, digest } = new else { return Ok(()) };
+    fn file(&self, name: &[u8], new: &Node, from: &File) -> io::Result<File> {
+        let Node::File { mode, size, digest } = new else {
+            return Err(io::Error::other("it is no file"));
+        };
         let file = self.create(name)?;
         let copied = content::copy(from, &file)?;
         if copied != (*size, *digest) {
@@ -164,7 +186,8 @@ impl Place<'_> {
         }
         // Starts writing it out while others are prepared, so that there is less to wait for when all of them are synced.
         let _ = fs::fadvise(&file, 0, None, Advice::DontNeed);
-        self.set_mode(&file, *mode)
+        self.set_mode(&file, *mode)?;
+        Ok(file)
     }
 
     /// A file made without a name in the folder it will lie in, and named in the stage, where nobody watches. There a new
@@ -173,11 +196,11 @@ impl Place<'_> {
     /// behind the other. Else simply in the stage.
     fn create(&self, name: &[u8]) -> io::Result<File> {
         let mode = Mode::from_raw_mode(0o600);
-        if let Ok(parent) = self.project.place(self.path.parent().as_ref())
-            && (self.old.is_none() || !has_default_list(&parent))
+        if let Some(parent) = &self.parent
+            && (self.old.is_none() || !has_default_list(parent))
         {
             let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
-            if let Ok(fd) = fs::openat(&parent, c".", flags, mode) {
+            if let Ok(fd) = fs::openat(parent, c".", flags, mode) {
                 let source = format!("/proc/self/fd/{}", fd.as_raw_fd());
                 let follow = AtFlags::SYMLINK_FOLLOW;
                 match fs::linkat(fs::CWD, source.as_str(), &self.stage.dir, name, follow) {
@@ -221,8 +244,8 @@ impl Place<'_> {
 
     /// What is new in a folder with the set-group-id bit belongs to that folder's group.
     fn take_group(&self, fd: impl AsFd) -> io::Result<()> {
-        let Ok(parent) = self.project.place(self.path.parent().as_ref()) else { return Ok(()) };
-        let parent = tree::meta_of(&parent)?;
+        let Some(parent) = &self.parent else { return Ok(()) };
+        let parent = tree::meta_of(parent)?;
         if parent.mode & 0o2000 == 0 || tree::meta_of(&fd)?.gid == parent.gid {
             return Ok(());
         }
@@ -249,8 +272,8 @@ impl Place<'_> {
     /// Carries the access list and the other attributes of the replaced file over. Those of the owner's making must
     /// come along; those that the system keeps for itself come as far as they can.
     fn keep_attributes(&self, to: &File) -> io::Result<()> {
-        let place = self.project.place(self.path.parent().as_ref())?;
-        let from = match tree::file_at(place, self.path.file_name()) {
+        let Some(parent) = &self.parent else { return Ok(()) };
+        let from = match tree::file_at(parent, self.path.file_name()) {
             Ok(from) => from,
             // Who may not read the old file has told so on the card.
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => return Ok(()),

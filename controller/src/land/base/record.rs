@@ -37,7 +37,7 @@ impl Record {
 }
 
 /// Identity of a file's state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Stamp {
     dev: (u32, u32),
     ino: u64,

@@ -16,6 +16,7 @@ pub(super) use spool::Spool;
 use super::changeset::{Bodies, Change, Changeset, Node};
 use super::digest::digest;
 use super::layer::LayerView;
+use super::scan::Seen;
 use super::select::Selection;
 use super::tree::Tree;
 use crate::error::{Context, Failure, Kind, Result};
@@ -53,13 +54,24 @@ pub struct Picture {
     spool: Spool,
 }
 
-impl Picture {
-    /// Of a view that was shown; `None` for that of a session that did not run.
-    pub(super) fn of(view: LayerView) -> Option<Self> {
-        let LayerView { changeset, spool, .. } = view;
-        spool.map(|spool| Self { changeset, spool })
-    }
+/// What was seen when something was shown, for landing it.
+#[derive(Debug, Default)]
+pub struct Sight {
+    /// `None` for a session that did not run.
+    pub(super) picture: Option<Picture>,
+    /// What need not be read again as long as it is unchanged.
+    pub(super) seen: Seen,
+}
 
+impl Sight {
+    /// Of a view that was shown.
+    pub(super) fn of(view: LayerView) -> Self {
+        let LayerView { changeset, spool, seen, .. } = view;
+        Self { picture: spool.map(|spool| Picture { changeset, spool }), seen }
+    }
+}
+
+impl Picture {
     /// Puts what was shown in the place of what a layer holds by now. How the project stands to it is as it is now.
     pub(super) fn onto(self, view: &mut LayerView) {
         let Self { mut changeset, spool } = self;

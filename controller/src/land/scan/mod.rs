@@ -6,6 +6,7 @@ mod entry;
 mod glance;
 mod inside;
 mod real;
+mod seen;
 mod upper;
 
 use super::base::Store;
@@ -20,6 +21,7 @@ pub(crate) use glance::{Glimpsed, glance};
 pub(crate) use inside::Inside;
 use landbox_shared::path::RelPath;
 use landbox_shared::policy::LayerPolicy;
+pub(crate) use seen::Seen;
 use std::collections::{BTreeMap, HashSet};
 use std::io;
 use upper::UpperFolder;
@@ -114,26 +116,28 @@ pub(crate) struct Scan<'a> {
     /// What the running session sees.
     inside: Option<&'a Inside>,
     most: usize,
+    seen: Seen,
 }
 
-/// Scans a layer. The store must be saved by the caller.
+/// Scans a layer, of which `seen` was read before. The store must be saved by the caller.
 pub(crate) fn scan(
     facts: &Facts<'_>,
     upper: &Tree,
     real: Option<&Tree>,
     store: &mut Store,
-) -> io::Result<Changeset> {
-    all(Scan::new(facts, upper, real, store))
+    seen: Seen,
+) -> io::Result<(Changeset, Seen)> {
+    all(Scan { seen, ..Scan::new(facts, upper, real, store) })
 }
 
-fn all(mut scan: Scan<'_>) -> io::Result<Changeset> {
+fn all(mut scan: Scan<'_>) -> io::Result<(Changeset, Seen)> {
     let facts = scan.facts;
     let root = scan.root()?;
     scan.todo.push(root);
     while let Some(folder) = scan.todo.pop() {
         scan.folder(&folder)?;
     }
-    let Scan { mut changes, mut folders, .. } = scan;
+    let Scan { mut changes, mut folders, seen, .. } = scan;
     // Stable: what was said last of a path (that its folder cannot be read, say) counts.
     changes.sort_by(|a, b| a.path.cmp(&b.path));
     changes.dedup_by(|later, earlier| {
@@ -145,12 +149,8 @@ fn all(mut scan: Scan<'_>) -> io::Result<Changeset> {
     });
     block_below_unlandable(&mut changes);
     folders.sort_unstable_by(|a, b| a.path.cmp(&b.path));
-    Ok(Changeset {
-        layer: facts.layer.id.clone(),
-        target: facts.layer.target.clone(),
-        changes,
-        folders,
-    })
+    let (layer, target) = (facts.layer.id.clone(), facts.layer.target.clone());
+    Ok((Changeset { layer, target, changes, folders }, seen))
 }
 
 impl<'a> Scan<'a> {
@@ -161,8 +161,8 @@ impl<'a> Scan<'a> {
         store: &'a mut Store,
     ) -> Self {
         let (todo, changes, folders) = (Vec::new(), Vec::new(), Vec::new());
-        let (glance, inside, most) = (false, None, MOST);
-        Self { facts, upper, real, store, todo, changes, folders, glance, inside, most }
+        let (glance, inside, most, seen) = (false, None, MOST, Seen::default());
+        Self { facts, upper, real, store, todo, changes, folders, glance, inside, most, seen }
     }
 }
 
@@ -349,7 +349,7 @@ mod tests {
             all(Scan { most, ..Scan::new(&facts, &upper, Some(&real), &mut store) })
         };
         // Three files come and one goes, and as many folders with them.
-        let found = with(7).unwrap();
+        let (found, _) = with(7).unwrap();
         assert_eq!((found.changes.len(), found.folders.len()), (4, 3));
         let refused = with(4).unwrap_err();
         assert!(refused.get_ref().unwrap().is::<TooMany>(), "{refused}");

@@ -91,37 +91,49 @@ impl Scan<'_> {
     /// Reads an object of the layer; what cannot be read is said to be so. `None` for one that is gone, or has become
     /// something else, since its folder was listed: the session is running.
     pub(super) fn read_upper(
-        &self,
+        &mut self,
         dir: &OwnedFd,
         name: &[u8],
         meta: &Meta,
     ) -> io::Result<Option<(Node, Option<&'static str>)>> {
-        let unreadable = Node::Unreadable { kind: meta.kind, mode: meta.mode };
-        let read = || -> io::Result<(Node, Option<&'static str>)> {
-            if meta.kind != EntryType::File {
-                return Ok((tree::node_at(dir, name, meta)?, None));
-            }
-            if self.glance {
-                let digest = content::digest_of(b"");
-                return Ok((Node::File { mode: meta.mode, size: meta.size, digest }, None));
-            }
-            let file = tree::file_at(dir, name)?;
-            if marks::is_without_content(self.facts.layer.backend, &file)? {
-                return Ok((unreadable.clone(), Some(rules::FOREIGN_MARK)));
-            }
-            let (size, digest) = content::digest(&file)?;
-            Ok((Node::File { mode: meta.mode, size, digest }, None))
-        };
-        match read() {
-            Ok(node) => Ok(Some(node)),
+        let Meta { kind, mode, .. } = *meta;
+        match self.read(dir, name, meta) {
+            Ok(found) => Ok(Some(found)),
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
-                Ok(Some((unreadable, Some(rules::UNREADABLE))))
+                Ok(Some((Node::Unreadable { kind, mode }, Some(rules::UNREADABLE))))
             }
             Err(e) => match tree::meta_at(dir, name)? {
-                Some(now) if now.kind == meta.kind => Err(e),
+                Some(now) if now.kind == kind => Err(e),
                 Some(_) | None => Ok(None),
             },
         }
+    }
+
+    fn read(
+        &mut self,
+        dir: &OwnedFd,
+        name: &[u8],
+        meta: &Meta,
+    ) -> io::Result<(Node, Option<&'static str>)> {
+        let Meta { kind, mode, size, .. } = *meta;
+        if kind != EntryType::File {
+            return Ok((tree::node_at(dir, name, meta)?, None));
+        }
+        if self.glance {
+            return Ok((Node::File { mode, size, digest: content::digest_of(b"") }, None));
+        }
+        if let Some(digest) = self.seen.get(meta) {
+            return Ok((Node::File { mode, size, digest }, None));
+        }
+        let file = tree::file_at(dir, name)?;
+        if marks::is_without_content(self.facts.layer.backend, &file)? {
+            return Ok((Node::Unreadable { kind, mode }, Some(rules::FOREIGN_MARK)));
+        }
+        let (read, digest) = content::digest(&file)?;
+        if read == size {
+            self.seen.put(meta, digest);
+        }
+        Ok((Node::File { mode, size: read, digest }, None))
     }
 
     pub(super) fn may_be_copied(

@@ -385,3 +385,29 @@ fn what_a_landing_cut_short_left_in_the_layer_comes_back_with_its_undo_although_
         assert_eq!(fixture.run("true"), seen, "{world:?}");
     }
 }
+
+#[test]
+fn a_folder_that_left_the_layer_as_one_comes_back_into_the_one_that_the_session_has_made_since() {
+    for world in worlds() {
+        let base = "mkdir -p d/sub; echo 1 > d/sub/x; echo 1 > d/sub/y; echo 1 > d/k";
+        let fixture = Fixture::new(world, base);
+        fixture.run("echo 2 > d/sub/x; rm d/sub/y; echo n > d/new; mkdir -p o/p; echo o > o/p/q");
+        let lines = fixture.lines();
+        land(&fixture).unwrap();
+        let parts = parts::parts_of(&fixture.state.sessions_dir(), &fixture.id, 1);
+        let left = std::fs::read(parts.join("names")).unwrap();
+        assert_eq!(String::from_utf8(left).unwrap(), "d\0o\0", "{world:?}");
+        fixture.give_back();
+        fixture.run("echo 3 > d/sub/z; echo 4 > d/k");
+        let undone = undo_last(&fixture).unwrap();
+        assert!(undone.pending && undone.kept.is_none(), "{world:?}: {undone:?}");
+        let found = fixture.lines();
+        let new: Vec<&String> = found.iter().filter(|line| !lines.contains(line)).collect();
+        assert!(lines.iter().all(|line| found.contains(line)), "{world:?}: {found:?}");
+        assert_eq!(new.len(), 2, "{world:?}: {found:?}");
+        fixture.give_back();
+        let seen = fixture.run("cat d/sub/x d/sub/z d/k d/new o/p/q > all; ls d/sub > names");
+        assert!(!seen.iter().any(|line| line.starts_with("d/sub/y ")), "{world:?}: {seen:?}");
+        fixture.run("test \"$(cat all)\" = \"$(printf '2\\n3\\n4\\nn\\no')\" && test \"$(cat names)\" = \"$(printf 'x\\nz')\"");
+    }
+}
