@@ -7,7 +7,7 @@ mod play;
 use landbox_shared::event::{Event, Stage as At};
 use landbox_shared::plan::{Access, Op};
 use landbox_shared::policy::Backend;
-use play::{Launch, Stage, abs, users};
+use play::{Launch, Stage, abs, procs, users};
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::fd::OwnedFd;
@@ -20,25 +20,6 @@ struct Running {
     processes: Vec<i32>,
     /// What came beside the evidence; they keep nothing alive.
     _beside: Vec<OwnedFd>,
-}
-
-fn descendants(of: i32) -> Vec<i32> {
-    let path = format!("/proc/{of}/task/{of}/children");
-    let children = fs::read_to_string(path).unwrap_or_default();
-    children
-        .split_whitespace()
-        .filter_map(|pid| pid.parse().ok())
-        .flat_map(|pid| [vec![pid], descendants(pid)].concat())
-        .collect()
-}
-
-fn command(pid: i32) -> String {
-    fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned()
-}
-
-fn is_alive(pid: i32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(" Z"))
 }
 
 fn running(uid: u32, backend: Backend, more: Vec<Op>) -> Running {
@@ -62,7 +43,7 @@ fn running(uid: u32, backend: Backend, more: Vec<Op>) -> Running {
     let want = if backend == Backend::Fuse { 4 } else { 3 };
     let since = Instant::now();
     let processes = loop {
-        let processes = [vec![monitor], descendants(monitor)].concat();
+        let processes = [vec![monitor], procs::descendants(monitor)].concat();
         if processes.len() >= want || since.elapsed() > Duration::from_secs(5) {
             break processes;
         }
@@ -72,7 +53,7 @@ fn running(uid: u32, backend: Backend, more: Vec<Op>) -> Running {
         processes.len(),
         want,
         "{:?}",
-        processes.iter().map(|p| command(*p)).collect::<Vec<_>>()
+        processes.iter().map(|p| procs::name(*p)).collect::<Vec<_>>()
     );
     Running { stage, launch, processes, _beside: beside }
 }
@@ -80,12 +61,8 @@ fn running(uid: u32, backend: Backend, more: Vec<Op>) -> Running {
 impl Running {
     /// Waits until every process but those of the test has ended and the lock is free.
     fn is_gone(&mut self, what: &str) {
-        let since = Instant::now();
         let _ = self.launch.child.wait();
-        while self.processes.iter().any(|pid| is_alive(*pid)) {
-            assert!(since.elapsed() < Duration::from_secs(5), "{what}: still there");
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        procs::gone(&self.processes, 5);
         File::open(self.stage.path("session/lock")).unwrap().try_lock().unwrap();
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
         assert!(!mounts.contains(self.stage.path("").to_str().unwrap()), "{what}");
@@ -107,7 +84,7 @@ fn the_death_of_any_process_ends_all_others() {
             for victim in 0..count {
                 let mut session = running(uid, backend, vec![]);
                 let pid = session.processes[victim];
-                let what = format!("{uid} {backend:?} {}", command(pid));
+                let what = format!("{uid} {backend:?} {}", procs::name(pid));
                 kill(pid);
                 session.is_gone(&what);
             }
@@ -140,11 +117,11 @@ fn a_session_that_is_never_released_leaves_nothing() {
         launch.send(&stage, stage.plan(), &["touch", "mark"]);
         assert!(matches!(launch.next().0, Event::Ready(_)));
         let monitor = i32::try_from(launch.child.id()).unwrap();
-        let processes = [vec![monitor], descendants(monitor)].concat();
+        let processes = [vec![monitor], procs::descendants(monitor)].concat();
         let Launch { mut child, events, .. } = launch;
         drop(events);
         child.wait().unwrap();
-        assert!(!processes.iter().any(|pid| is_alive(*pid)));
+        assert!(!processes.iter().any(|pid| procs::is_alive(*pid)));
         assert!(!stage.path("session/layers/project/upper/mark").exists());
     }
 }
@@ -154,7 +131,7 @@ fn a_daemon_that_dies_is_named() {
     for uid in users() {
         let mut session = running(uid, Backend::Fuse, vec![]);
         let daemon =
-            session.processes.iter().find(|pid| command(**pid).starts_with("fuse")).unwrap();
+            session.processes.iter().find(|pid| procs::name(**pid).starts_with("fuse")).unwrap();
         kill(*daemon);
         let Event::Failed(failure) = session.launch.next().0 else { panic!("no failure") };
         assert_eq!(failure.stage, At::Watch);
@@ -204,7 +181,7 @@ fn a_failure_half_way_leaves_nothing() {
             assert!(launch.is_silent());
             let monitor = i32::try_from(launch.child.id()).unwrap();
             launch.child.wait().unwrap();
-            assert!(descendants(monitor).is_empty());
+            assert!(procs::descendants(monitor).is_empty());
             File::open(stage.path("session/lock")).unwrap().try_lock().unwrap();
         }
     }

@@ -13,10 +13,9 @@ use landbox_shared::plan::Plan;
 use landbox_shared::policy::{Network, SeccompProfile};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use play::{Launch, Stage, users};
+use play::{Launch, Stage, procs, users};
 use std::fs;
 use std::io::Read;
-use std::time::{Duration, Instant};
 
 fn policy() -> NetworkPolicy {
     NetworkPolicy {
@@ -120,34 +119,7 @@ fn running(uid: u32, text: &str) -> (Stage, Launch) {
 /// The descendants of the monitor with this name.
 fn named(launch: &Launch, name: &str) -> Vec<i32> {
     let monitor = i32::try_from(launch.child.id()).unwrap();
-    let is = |pid: &i32| {
-        let comm = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-        comm.trim() == name
-    };
-    descendants(monitor).into_iter().filter(is).collect()
-}
-
-fn descendants(of: i32) -> Vec<i32> {
-    let path = format!("/proc/{of}/task/{of}/children");
-    let children = fs::read_to_string(path).unwrap_or_default();
-    children
-        .split_whitespace()
-        .filter_map(|pid| pid.parse().ok())
-        .flat_map(|pid| [vec![pid], descendants(pid)].concat())
-        .collect()
-}
-
-fn is_alive(pid: i32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(" Z"))
-}
-
-fn wait_until_gone(pids: &[i32]) {
-    let since = Instant::now();
-    while pids.iter().any(|pid| is_alive(*pid)) {
-        assert!(since.elapsed() < Duration::from_secs(20), "{pids:?}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    procs::descendants(monitor).into_iter().filter(|pid| procs::name(*pid) == name).collect()
 }
 
 #[test]
@@ -155,12 +127,12 @@ fn the_end_of_the_link_ends_the_session() {
     for uid in users() {
         let (_stage, mut launch) = running(uid, "exec sleep 1000");
         let link = named(&launch, "slirp4netns");
-        let all = descendants(launch.child.id().try_into().unwrap());
+        let all = procs::descendants(launch.child.id().try_into().unwrap());
         assert_eq!(link.len(), 1);
         kill(Pid::from_raw(link[0]), Signal::SIGKILL).unwrap();
         assert_eq!(end(&mut launch).1, Event::LinkLost);
         launch.child.wait().unwrap();
-        wait_until_gone(&all);
+        procs::gone(&all, 20);
     }
 }
 
@@ -169,7 +141,7 @@ fn the_death_of_the_monitor_or_the_controller_ends_the_link_and_the_task() {
     for uid in users() {
         for kills_monitor in [true, false] {
             let (_stage, mut launch) = running(uid, "exec sleep 1000");
-            let all = descendants(launch.child.id().try_into().unwrap());
+            let all = procs::descendants(launch.child.id().try_into().unwrap());
             assert!(all.len() >= 3, "{all:?}");
             if kills_monitor {
                 launch.child.kill().unwrap();
@@ -177,7 +149,7 @@ fn the_death_of_the_monitor_or_the_controller_ends_the_link_and_the_task() {
                 drop(launch.events);
             }
             launch.child.wait().unwrap();
-            wait_until_gone(&all);
+            procs::gone(&all, 20);
         }
     }
 }

@@ -183,80 +183,23 @@ fn mount(op: &Op, mounts: &[MountRecord]) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::evidence::NetworkRecord;
-    use crate::evidence::{CapSets, HelperMode, LayerRecord, Namespace};
-    use crate::id::{LayerId, SessionId};
+    use crate::evidence::{Namespace, NetworkRecord};
+    use crate::fixtures::{self, abs, mounted};
     use crate::network::{NetworkPolicy, Zone};
-    use crate::plan::{LayerOp, Stdio};
     use crate::policy::NetworkKind;
 
-    fn abs(path: &str) -> AbsPath {
-        AbsPath::new(path).unwrap()
-    }
-
     fn plan() -> Plan {
-        Plan {
-            session: SessionId::new("abcdefghij").unwrap(),
-            policy_digest: Digest([1; 32]),
-            session_dir: abs("/state/sessions/abcdefghij"),
-            launch: 1,
-            uid: 1000,
-            gid: 1000,
-            stdio: [Stdio::Pipe; 3],
-            cwd: abs("/p"),
-            network: Network::None,
-            seccomp: SeccompProfile::Base,
-            exec_digest: Digest([3; 32]),
-            ops: vec![
-                Op::Root,
-                Op::Layer(LayerOp {
-                    id: LayerId::new("project").unwrap(),
-                    target: abs("/p"),
-                    backend: Backend::Kernel,
-                    masks: Vec::new(),
-                }),
-                Op::Bind { source: abs("/r"), target: abs("/r"), access: Access::ReadOnly },
-            ],
-        }
+        let bind = Op::Bind { source: abs("/r"), target: abs("/r"), access: Access::ReadOnly };
+        Plan { network: Network::None, ..fixtures::plan(vec![bind]) }
     }
 
     fn evidence() -> Evidence {
-        let record = |path: &str, fs_type: &str, options: &str| MountRecord {
-            mount_point: abs(path),
-            fs_type: fs_type.into(),
-            options: options.into(),
-            device: "0:1".into(),
-        };
-        let namespace = |kind: &str| Namespace { kind: kind.into(), inode: 7, own: true };
-        Evidence {
-            helper_version: "0".into(),
-            mode: HelperMode::Unprivileged,
-            policy_digest: Digest([1; 32]),
-            envelope_digest: Digest([2; 32]),
-            namespaces: ["user", "mnt", "pid", "ipc", "uts", "net"].map(namespace).into(),
-            owner_map: OwnerMap::Single,
-            second_user_namespace: true,
-            mounts: vec![
-                record("/", "ext4", "ro,nosuid,relatime"),
-                record("/p", "overlay", "rw,relatime"),
-                record("/r", "ext4", "ro,nosuid"),
-            ],
-            mount_table_digest: Digest([4; 32]),
-            mount_count: 3,
-            propagation_private: true,
-            caps: CapSets { effective: 0, permitted: 0, inheritable: 0, bounding: 0, ambient: 0 },
-            no_new_privs: true,
-            seccomp_mode: 2,
-            seccomp_filters: 1,
-            seccomp_profile: SeccompProfile::Base,
-            landlock_abi: 6,
-            network: NetworkKind::None,
-            network_boundary: None,
-            layers: vec![LayerRecord {
-                id: LayerId::new("project").unwrap(),
-                backend: Backend::Kernel,
-            }],
-        }
+        let mut evidence = fixtures::evidence();
+        evidence.network = NetworkKind::None;
+        evidence.namespaces.push(Namespace { kind: "net".into(), inode: 7, own: true });
+        evidence.mounts.push(mounted("/r", "ext4", "ro,nosuid"));
+        evidence.mount_count += 1;
+        evidence
     }
 
     fn judged(plan: &Plan, evidence: &Evidence) -> Result<(), String> {

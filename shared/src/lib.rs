@@ -13,6 +13,8 @@ pub mod evidence;
 pub mod exec;
 pub mod explain;
 pub mod failure;
+#[cfg(any(test, feature = "fixtures"))]
+pub mod fixtures;
 pub mod holds;
 pub mod id;
 pub mod idmap;

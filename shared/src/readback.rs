@@ -181,37 +181,12 @@ fn layers(mounts: &[Mount<'_>], plan: &Plan) -> Result<Vec<LayerRecord>, Failure
 mod tests {
     use super::*;
     use crate::evidence::OwnerMap;
-    use crate::id::{LayerId, SessionId};
-    use crate::plan::{Access, Stdio};
-    use crate::policy::{Backend, SeccompProfile};
-
-    fn abs(text: &str) -> AbsPath {
-        AbsPath::new(text).unwrap()
-    }
+    use crate::fixtures::{self, abs};
+    use crate::plan::Access;
 
     fn plan() -> Plan {
-        let layer = LayerOp {
-            id: LayerId::new("project").unwrap(),
-            target: abs("/p"),
-            backend: Backend::Kernel,
-            masks: vec![],
-        };
-        let bind =
-            Op::Bind { source: abs("/auth"), target: abs("/auth"), access: Access::ReadWrite };
-        Plan {
-            session: SessionId::new("abcdefghij").unwrap(),
-            policy_digest: Digest([1; 32]),
-            session_dir: abs("/s"),
-            launch: 1,
-            uid: 1000,
-            gid: 1000,
-            stdio: [Stdio::Pipe; 3],
-            cwd: abs("/p"),
-            network: Network::Host,
-            seccomp: SeccompProfile::Base,
-            exec_digest: Digest([3; 32]),
-            ops: vec![Op::Root, Op::Layer(layer), bind],
-        }
+        let (source, target) = (abs("/auth"), abs("/auth"));
+        fixtures::plan(vec![Op::Bind { source, target, access: Access::ReadWrite }])
     }
 
     const TABLE: &str =

@@ -4,6 +4,7 @@
 #![warn(missing_docs)]
 
 pub mod clis;
+pub mod git;
 pub mod net;
 pub mod place;
 pub mod probe;

@@ -4,44 +4,14 @@
 use landbox_tests::{Place, World, worlds};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-
-/// Git as the owner of the place.
-fn git_in(place: &Place, dir: &Path, args: &[&str]) -> Output {
-    let (uid, gid) = place.world.ids();
-    let mut git = Command::new("git");
-    git.args(args).current_dir(dir).env_clear().env("HOME", &place.home).uid(uid).gid(gid);
-    git.env("PATH", "/usr/bin:/bin").env("GIT_CONFIG_NOSYSTEM", "1");
-    git.output().unwrap()
-}
-
-#[track_caller]
-fn said(place: &Place, dir: &Path, args: &[&str]) -> String {
-    let out = git_in(place, dir, args);
-    assert!(out.status.success(), "{args:?}: {}", String::from_utf8_lossy(&out.stderr));
-    String::from_utf8_lossy(&out.stdout).into_owned()
-}
-
-#[track_caller]
-fn git(place: &Place, args: &[&str]) -> String {
-    said(place, &place.project, args)
-}
+use std::process::Command;
 
 const CONFIG: &str =
     "[user]\nname = Ada Lóvelace\nemail = ada@example.org\n[init]\ndefaultBranch = main\n";
 
-/// A project that is a repository with one commit.
 fn repository(world: World, init: &[&str]) -> Place {
-    let place = Place::new(world);
-    place.write(place.home.join(".gitconfig"), CONFIG);
-    let mut args = vec!["init", "-q"];
-    args.extend(init);
-    git(&place, &args);
-    git(&place, &["add", "-A"]);
-    git(&place, &["commit", "-qm", "first"]);
-    place
+    Place::repository(world, CONFIG, init)
 }
 
 /// A bit of everything that git can hold.
@@ -58,7 +28,7 @@ fn picture(place: &Place) -> String {
     let head = fs::read_to_string(place.project.join(".git/HEAD")).unwrap();
     let mut names: Vec<String> = walk(&place.project, &place.project.join(".git"));
     names.sort();
-    format!("{head}\n{index:?}\n{names:?}\n{}", git(place, &["rev-parse", "HEAD"]))
+    format!("{head}\n{index:?}\n{names:?}\n{}", place.git(&["rev-parse", "HEAD"]))
 }
 
 fn walk(dir: &Path, without: &Path) -> Vec<String> {
@@ -84,7 +54,7 @@ fn walk(dir: &Path, without: &Path) -> Vec<String> {
 /// A checkout of a branch beside the project, listed.
 fn checkout(place: &Place, branch: &str) -> Vec<String> {
     let dir = place.outside.join(format!("checkout-{}", branch.replace('/', "-")));
-    git(place, &["clone", "-q", "--no-local", "-b", branch, ".", dir.to_str().unwrap()]);
+    place.git(&["clone", "-q", "--no-local", "-b", branch, ".", dir.to_str().unwrap()]);
     listed(&dir)
 }
 
@@ -105,11 +75,11 @@ worlds! {
         let out = place.landbox(["land", "--to-branch", "agent/work", "-m", "Do it\n\nAll of it"]).risks_accepted().output().ok();
         assert!(out.errors().contains("Made the branch agent/work with 7 changes"), "{}", out.errors());
         assert_eq!(picture(&place), before);
-        assert_eq!(git(&place, &["status", "--short"]), "");
-        let log = git(&place, &["log", "--format=%an|%ae|%cn|%s|%b", "main..agent/work"]);
+        assert_eq!(place.git(&["status", "--short"]), "");
+        let log = place.git(&["log", "--format=%an|%ae|%cn|%s|%b", "main..agent/work"]);
         assert_eq!(log, "Ada Lóvelace|ada@example.org|Ada Lóvelace|Do it|All of it\n\n");
-        git(&place, &["fsck", "--strict", "--no-dangling"]);
-        let refs = git(&place, &["for-each-ref", "--format=%(refname)"]);
+        place.git(&["fsck", "--strict", "--no-dangling"]);
+        let refs = place.git(&["for-each-ref", "--format=%(refname)"]);
         assert_eq!(refs, "refs/heads/agent/work\nrefs/heads/main\n");
         let branch = checkout(&place, "agent/work");
         // The session still has all of it, and landing gives the same files.
@@ -121,16 +91,16 @@ worlds! {
     fn a_branch_that_exists_or_has_no_name_is_refused(world) {
         let place = repository(world, &[]);
         work(&place);
-        git(&place, &["branch", "taken"]);
-        git(&place, &["branch", "folder/x"]);
-        let refs = git(&place, &["for-each-ref"]);
+        place.git(&["branch", "taken"]);
+        place.git(&["branch", "folder/x"]);
+        let refs = place.git(&["for-each-ref"]);
         for (name, code) in [("taken", 6), ("main", 6), ("a..b", 2), ("-x", 2), ("", 2), ("@{-1}", 2), ("folder", 1)] {
             let out = place.landbox(["land", &format!("--to-branch={name}")]).risks_accepted().output().expect(code);
             assert!(!out.errors().contains("Made"), "{name}");
             let free = format!("another name is free: --to-branch {name}-2");
             assert_eq!(out.errors().contains(&free), code == 6, "{name}: {}", out.errors());
         }
-        assert_eq!(git(&place, &["for-each-ref"]), refs);
+        assert_eq!(place.git(&["for-each-ref"]), refs);
     }
 
     [user_kernel]
@@ -140,25 +110,25 @@ worlds! {
         let wrong = format!("sha256:{}", "0".repeat(64));
         place.landbox(["land", "--to-branch", "b", "--expect", &wrong]).output().expect(6);
         place.landbox(["land", "--to-branch", "b", "--", "README.md", "new"]).output().ok();
-        assert_eq!(git(&place, &["diff", "--name-only", "main", "b"]), "README.md\nnew/dir/x\n");
+        assert_eq!(place.git(&["diff", "--name-only", "main", "b"]), "README.md\nnew/dir/x\n");
     }
 
     [user_kernel, root_kernel]
     fn a_commit_takes_what_landed_and_leaves_what_is_staged(world) {
         let place = repository(world, &[]);
         place.write(place.project.join("mine.txt"), "staged\n");
-        git(&place, &["add", "mine.txt"]);
+        place.git(&["add", "mine.txt"]);
         place.write(place.project.join("mine.txt"), "not staged\n");
         place.write(place.project.join("other.txt"), "untracked\n");
         work(&place);
         let out = place.landbox(["land", "--commit", "--yes", "-m", "Landed", "--accept-risk", "executable"]).output().ok();
         assert!(out.errors().contains("Committed it on main"), "{}", out.errors());
-        assert_eq!(git(&place, &["status", "--short"]), "AM mine.txt\n?? other.txt\n");
-        assert_eq!(git(&place, &["log", "--format=%s", "-2"]), "Landed\nfirst\n");
-        assert_eq!(git(&place, &["show", ":mine.txt"]), "staged\n");
-        assert_eq!(git(&place, &["diff", "--name-status", "HEAD~", "HEAD"]).lines().count(), 7);
-        assert!(git(&place, &["reflog", "-1"]).contains("landbox"));
-        git(&place, &["fsck", "--strict", "--no-dangling"]);
+        assert_eq!(place.git(&["status", "--short"]), "AM mine.txt\n?? other.txt\n");
+        assert_eq!(place.git(&["log", "--format=%s", "-2"]), "Landed\nfirst\n");
+        assert_eq!(place.git(&["show", ":mine.txt"]), "staged\n");
+        assert_eq!(place.git(&["diff", "--name-status", "HEAD~", "HEAD"]).lines().count(), 7);
+        assert!(place.git(&["reflog", "-1"]).contains("landbox"));
+        place.git(&["fsck", "--strict", "--no-dangling"]);
         place.landbox(["land", "--apply", "--yes"]).output().expect(4);
     }
 
@@ -178,7 +148,7 @@ worlds! {
         refused(&|p| p.write(p.project.join("bin"), "untracked\n"), 3, "bin");
         refused(&|p| {
             p.write(p.project.join("README.md"), "staged\n");
-            git(p, &["add", "README.md"]);
+            p.git(&["add", "README.md"]);
             p.write(p.project.join("README.md"), "# Project\n\nOne line.\n");
         }, 3, "you have staged a change to README.md");
         refused(&|p| p.write(p.project.join(".git/MERGE_HEAD"), "x"), 6, "a merge is under way");
@@ -191,17 +161,17 @@ worlds! {
         let place = repository(world, &[]);
         let lines = |first: &str, last: &str| format!("{first}\n2\n3\n4\n5\n6\n7\n{last}\n");
         place.write(place.project.join("f"), lines("1", "8"));
-        git(&place, &["add", "f"]);
-        git(&place, &["commit", "-qm", "f"]);
+        place.git(&["add", "f"]);
+        place.git(&["commit", "-qm", "f"]);
         place.session(["--name", "s"], ["sed", "-i", "s/^8/eight/", "f"]).output().ok();
         place.landbox(["diff"]).output().ok();
         place.write(place.project.join("f"), lines("one", "8"));
         place.landbox(["land", "--commit", "--yes"]).output().ok();
         assert_eq!(fs::read_to_string(place.project.join("f")).unwrap(), lines("one", "eight"));
-        assert_eq!(git(&place, &["show", "HEAD:f"]), lines("1", "eight"));
-        assert_eq!(git(&place, &["status", "--short"]), " M f\n");
+        assert_eq!(place.git(&["show", "HEAD:f"]), lines("1", "eight"));
+        assert_eq!(place.git(&["status", "--short"]), " M f\n");
         // Where both touched the same line, there is no such commit.
-        git(&place, &["commit", "-qam", "mine"]);
+        place.git(&["commit", "-qam", "mine"]);
         place.landbox(["resume", "s", "--", "sed", "-i", "s/^eight/acht/", "f"]).output().ok();
         place.landbox(["diff"]).output().ok();
         place.write(place.project.join("f"), lines("one", "huit"));
@@ -211,7 +181,7 @@ worlds! {
             assert_eq!(picture(&place), before);
         }
         place.landbox(["land", "--to-branch", "b"]).output().ok();
-        assert_eq!(git(&place, &["show", "b:f"]), lines("one", "acht"));
+        assert_eq!(place.git(&["show", "b:f"]), lines("one", "acht"));
     }
 
     [user_kernel]
@@ -219,8 +189,8 @@ worlds! {
         let place = repository(world, &[]);
         let lines = |first: &str, last: &str| format!("{first}\n2\n3\n4\n5\n6\n7\n{last}\n");
         place.write(place.project.join("f"), lines("1", "8"));
-        git(&place, &["add", "f"]);
-        git(&place, &["commit", "-qm", "f"]);
+        place.git(&["add", "f"]);
+        place.git(&["commit", "-qm", "f"]);
         place.session(["--name", "s"], ["sh", "-c", "sed -i s/^8/eight/ f; echo g > g"]).output().ok();
         place.write(place.project.join("f"), lines("one", "8"));
         let before = picture(&place);
@@ -231,21 +201,21 @@ worlds! {
         }
         // The session's own, and the owner's edit gone: what is committed is what is there.
         place.landbox(["land", "--commit", "--yes", "--resolve", "f=theirs"]).output().ok();
-        assert_eq!(git(&place, &["show", "HEAD:f"]), lines("1", "eight"));
-        assert_eq!(git(&place, &["status", "--short"]), "");
+        assert_eq!(place.git(&["show", "HEAD:f"]), lines("1", "eight"));
+        assert_eq!(place.git(&["status", "--short"]), "");
     }
 
     [user_kernel]
     fn a_branch_starts_from_what_the_session_saw(world) {
         let place = repository(world, &[]);
         work(&place);
-        let base = git(&place, &["rev-parse", "HEAD"]);
+        let base = place.git(&["rev-parse", "HEAD"]);
         place.write(place.project.join("README.md"), "# Project\n\nAnother line.\n");
-        git(&place, &["commit", "-qam", "mine"]);
+        place.git(&["commit", "-qam", "mine"]);
         let out = place.landbox(["land", "--to-branch", "b"]).risks_accepted().output().ok();
         assert!(out.errors().contains("from the commit that the session saw"), "{}", out.errors());
-        assert_eq!(git(&place, &["rev-parse", "b~"]), base);
-        assert_eq!(git(&place, &["show", "b:README.md"]), "# Project\n\nOne line.\ntwo\n");
+        assert_eq!(place.git(&["rev-parse", "b~"]), base);
+        assert_eq!(place.git(&["show", "b:README.md"]), "# Project\n\nOne line.\ntwo\n");
         place.landbox(["land", "--commit", "--yes"]).output().expect(3);
         // Where no commit holds it, there is nothing to start from.
         let place = repository(world, &[]);
@@ -263,27 +233,27 @@ worlds! {
         work(&place);
         place.landbox(["land", "--to-branch", "b"]).risks_accepted().output().ok();
         place.landbox(["land", "--commit", "--yes", "--accept-risk", "executable"]).output().ok();
-        assert_eq!(git(&place, &["status", "--short"]), "");
-        assert_eq!(git(&place, &["rev-parse", "b^{tree}"]), git(&place, &["rev-parse", "HEAD^{tree}"]));
+        assert_eq!(place.git(&["status", "--short"]), "");
+        assert_eq!(place.git(&["rev-parse", "b^{tree}"]), place.git(&["rev-parse", "HEAD^{tree}"]));
         // HEAD at no branch.
         let place = repository(world, &[]);
-        git(&place, &["checkout", "-q", "--detach"]);
+        place.git(&["checkout", "-q", "--detach"]);
         work(&place);
-        let main = git(&place, &["rev-parse", "main"]);
+        let main = place.git(&["rev-parse", "main"]);
         let out = place.landbox(["land", "--commit", "--yes", "--accept-risk", "executable"]).output().ok();
         assert!(out.errors().contains("HEAD is at no branch"), "{}", out.errors());
-        assert_eq!(git(&place, &["rev-parse", "main", "HEAD~"]), format!("{main}{main}"));
-        assert_eq!(git(&place, &["status", "--short"]), "");
+        assert_eq!(place.git(&["rev-parse", "main", "HEAD~"]), format!("{main}{main}"));
+        assert_eq!(place.git(&["status", "--short"]), "");
         // No commit yet.
         let place = Place::new(world);
         place.write(place.home.join(".gitconfig"), CONFIG);
-        git(&place, &["init", "-q"]);
+        place.git(&["init", "-q"]);
         place.sh("echo x > x; mkdir d; echo y > d/y").output().ok();
         place.landbox(["land", "--to-branch", "b"]).output().ok();
         place.landbox(["land", "--commit", "--yes"]).output().ok();
-        assert_eq!(git(&place, &["ls-tree", "-r", "--name-only", "HEAD"]), "d/y\nx\n");
-        assert_eq!(git(&place, &["log", "--format=%P"]), "\n");
-        assert!(git(&place, &["status", "--short"]).starts_with("?? README.md\n"));
+        assert_eq!(place.git(&["ls-tree", "-r", "--name-only", "HEAD"]), "d/y\nx\n");
+        assert_eq!(place.git(&["log", "--format=%P"]), "\n");
+        assert!(place.git(&["status", "--short"]).starts_with("?? README.md\n"));
         // No repository at all.
         let place = Place::new(world);
         place.sh("echo x > x").output().ok();
@@ -298,22 +268,22 @@ worlds! {
     fn a_linked_worktree_and_a_folder_of_a_repository_are_served(world) {
         let place = repository(world, &[]);
         let tree = place.home.join("tree");
-        git(&place, &["worktree", "add", "-q", "-b", "side", tree.to_str().unwrap()]);
+        place.git(&["worktree", "add", "-q", "-b", "side", tree.to_str().unwrap()]);
         place.sh("echo more >> README.md").cwd(&tree).output().ok();
         let land = |args: &[&str]| place.landbox(args.iter().copied()).cwd(&tree).output().ok();
         land(&["land", "--to-branch", "b"]);
         land(&["land", "--commit", "--yes"]);
-        assert_eq!(said(&place, &tree, &["status", "--short"]), "");
-        assert_eq!(git(&place, &["log", "--format=%s", "main..side"]).lines().count(), 1);
-        assert_eq!(git(&place, &["status", "--short"]), "");
+        assert_eq!(place.git_in(&tree, &["status", "--short"]), "");
+        assert_eq!(place.git(&["log", "--format=%s", "main..side"]).lines().count(), 1);
+        assert_eq!(place.git(&["status", "--short"]), "");
         // A session of a folder below the top.
         let folder = place.project.join("src");
         place.sh("echo '# end' >> main.py; echo z > z").cwd(&folder).output().ok();
         let land = |args: &[&str]| place.landbox(args.iter().copied()).cwd(&folder).output().ok();
         land(&["land", "--to-branch", "c"]);
-        assert_eq!(git(&place, &["diff", "--name-only", "main", "c"]), "src/main.py\nsrc/z\n");
+        assert_eq!(place.git(&["diff", "--name-only", "main", "c"]), "src/main.py\nsrc/z\n");
         land(&["land", "--commit", "--yes"]);
-        assert_eq!(git(&place, &["status", "--short"]), "");
+        assert_eq!(place.git(&["status", "--short"]), "");
     }
 
     [user_kernel]
@@ -322,29 +292,29 @@ worlds! {
         let module = place.outside.join("module");
         place.mkdir(&module);
         place.write(module.join("m.txt"), "m\n");
-        said(&place, &module, &["init", "-q"]);
-        said(&place, &module, &["add", "-A"]);
-        said(&place, &module, &["commit", "-qm", "m"]);
-        git(&place, &["-c", "protocol.file.allow=always", "submodule", "add", "-q", module.to_str().unwrap(), "sub"]);
-        git(&place, &["commit", "-qm", "sub"]);
+        place.git_in(&module, &["init", "-q"]);
+        place.git_in(&module, &["add", "-A"]);
+        place.git_in(&module, &["commit", "-qm", "m"]);
+        place.git(&["-c", "protocol.file.allow=always", "submodule", "add", "-q", module.to_str().unwrap(), "sub"]);
+        place.git(&["commit", "-qm", "sub"]);
         place.session(["--name", "s"], ["sh", "-c", "echo x >> sub/m.txt; echo x >> README.md"]).output().ok();
         for args in [["land", "--to-branch", "b"], ["land", "--commit", "--yes"]] {
             let out = place.landbox(args).output().expect(6);
             assert!(out.errors().contains("sub is a repository of its own"), "{}", out.errors());
         }
         place.landbox(["land", "--commit", "--yes", "--exclude", "/sub/"]).output().ok();
-        assert_eq!(git(&place, &["status", "--short"]), "");
+        assert_eq!(place.git(&["status", "--short"]), "");
     }
 
     [user_kernel]
     fn mail_is_what_git_am_takes(world) {
         let place = repository(world, &[]);
         place.write(place.project.join("dos.txt"), "one\r\ntwo\r\n");
-        git(&place, &["add", "-A"]);
-        git(&place, &["commit", "-qm", "dos"]);
+        place.git(&["add", "-A"]);
+        place.git(&["commit", "-qm", "dos"]);
         let mail = place.outside.join("mail");
         let copy: PathBuf = place.outside.join("copy");
-        git(&place, &["clone", "-q", "--no-local", ".", copy.to_str().unwrap()]);
+        place.git(&["clone", "-q", "--no-local", ".", copy.to_str().unwrap()]);
         let script = format!("{WORK}; printf 'From me\\n-- c\\n' > odd; sed -i 's/two/2/' dos.txt");
         place.session(["--name", "s"], ["sh", "-ec", &script]).output().ok();
         let message = "Grüße: é und ein sehr langer Betreff, der in einem Wort des Kopfes nicht Platz hat ✓\n\n\
@@ -352,12 +322,12 @@ worlds! {
         for exclude in ["dos.txt", "nothing-of-that-name"] {
             let args = ["land", "--mbox", mail.to_str().unwrap(), "-m", message, "--exclude", exclude];
             place.landbox(args).output().ok();
-            said(&place, &copy, &["am", "-q", "--keep-non-patch", mail.to_str().unwrap()]);
-            let log = said(&place, &copy, &["log", "-1", "--format=%an|%ae|%s|%b"]);
+            place.git_in(&copy, &["am", "-q", "--keep-non-patch", mail.to_str().unwrap()]);
+            let log = place.git_in(&copy, &["log", "-1", "--format=%an|%ae|%s|%b"]);
             assert!(log.starts_with("Ada Lóvelace|ada@example.org|"), "{log}");
             assert!(log.contains("Grüße: é und ein sehr langer Betreff, der in einem Wort des Kopfes nicht Platz hat ✓|Body.\n ---\n"), "{log}");
             if exclude == "dos.txt" {
-                said(&place, &copy, &["reset", "-q", "--hard", "HEAD~"]);
+                place.git_in(&copy, &["reset", "-q", "--hard", "HEAD~"]);
             }
         }
         place.landbox(["land", "--apply", "--yes", "--accept-risk", "executable"]).output().ok();
@@ -381,10 +351,10 @@ worlds! {
             place.write(&path, &script);
             everyone(&path);
         }
-        git(&place, &["config", "core.fsmonitor", program.to_str().unwrap()]);
+        place.git(&["config", "core.fsmonitor", program.to_str().unwrap()]);
         for (key, value) in [("diff.external", &program), ("diff.evil.textconv", &program),
                              ("core.pager", &program), ("core.editor", &program)] {
-            git(&place, &["config", key, value.to_str().unwrap()]);
+            place.git(&["config", key, value.to_str().unwrap()]);
         }
         fs::remove_file(&marker).unwrap_or_default();
         let p = program.display();
@@ -403,7 +373,7 @@ worlds! {
         place.landbox(["land", "--mbox", place.outside.join("m").to_str().unwrap()]).output().ok();
         place.landbox(["land", "--commit", "--yes", "--accept-risk", "executable", "--accept-risk", "ignore-rules"]).output().ok();
         assert!(!marker.exists(), "something was run");
-        assert!(git(&place, &["show", "--stat", "--format=%s", "--no-ext-diff", "--no-textconv", "b"]).contains("README.md"));
+        assert!(place.git(&["show", "--stat", "--format=%s", "--no-ext-diff", "--no-textconv", "b"]).contains("README.md"));
     }
 
     [user_kernel]
@@ -420,17 +390,17 @@ worlds! {
         assert!(!place.project.join("large").exists());
         only_read("u+w");
         place.landbox(["land", "--to-branch", "b"]).output().ok();
-        assert_eq!(git(&place, &["cat-file", "-s", "b:large"]), "1000000\n");
+        assert_eq!(place.git(&["cat-file", "-s", "b:large"]), "1000000\n");
     }
 
     [user_kernel]
     fn filters_of_the_owner_s_are_neither_run_nor_got_round(world) {
         let place = repository(world, &[]);
         let marker = place.outside.join("ran");
-        git(&place, &["config", "filter.big.clean", &format!("touch {}; cat", marker.display())]);
+        place.git(&["config", "filter.big.clean", &format!("touch {}; cat", marker.display())]);
         place.write(place.project.join(".gitattributes"), "*.big filter=big\n*.txt text\n");
-        git(&place, &["add", ".gitattributes"]);
-        git(&place, &["commit", "-qm", "attributes"]);
+        place.git(&["add", ".gitattributes"]);
+        place.git(&["commit", "-qm", "attributes"]);
         fs::remove_file(&marker).unwrap_or_default();
         place.session(["--name", "s"], ["sh", "-c", "echo x > a.big; printf 'x\\r\\n' > b.txt; echo c > c"]).output().ok();
         for (exclude, name) in [("b.txt", "a.big"), ("a.big", "b.txt")] {

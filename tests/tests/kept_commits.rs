@@ -3,37 +3,13 @@
 
 use landbox_tests::{Place, World, worlds};
 use std::fs;
-use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::Command;
-
-#[track_caller]
-fn git_in(place: &Place, dir: &Path, args: &[&str]) -> String {
-    let (uid, gid) = place.world.ids();
-    let mut git = Command::new("git");
-    git.args(args).current_dir(dir).env_clear().env("HOME", &place.home).uid(uid).gid(gid);
-    let out = git.env("PATH", "/usr/bin:/bin").output().unwrap();
-    assert!(out.status.success(), "{args:?}: {}", String::from_utf8_lossy(&out.stderr));
-    String::from_utf8_lossy(&out.stdout).into_owned()
-}
-
-#[track_caller]
-fn git(place: &Place, args: &[&str]) -> String {
-    git_in(place, &place.project, args)
-}
 
 const CONFIG: &str =
     "[user]\nname = Ada\nemail = ada@example.org\n[init]\ndefaultBranch = main\n[gc]\nauto = 0\n";
 
 fn repository(world: World, init: &[&str]) -> Place {
-    let place = Place::new(world);
-    place.write(place.home.join(".gitconfig"), CONFIG);
-    let mut args = vec!["init", "-q"];
-    args.extend(init);
-    git(&place, &args);
-    git(&place, &["add", "-A"]);
-    git(&place, &["commit", "-qm", "first"]);
-    place
+    Place::repository(world, CONFIG, init)
 }
 
 /// Two commits of a bot, and something that is not committed.
@@ -57,25 +33,25 @@ worlds! {
         for text in ["With 2 commits that the session made:", "  | Second line", "  | New"] {
             assert!(out.errors().contains(text), "{}", out.errors());
         }
-        let log = git(&place, &["log", "--format=%an <%ae> %cn %s", "main..b"]);
+        let log = place.git(&["log", "--format=%an <%ae> %cn %s", "main..b"]);
         assert_eq!(
             log,
             "Ada <ada@example.org> Ada The rest\nBot <bot@example.org> Ada New\nBot <bot@example.org> Ada Second line\n"
         );
-        assert_eq!(git(&place, &["log", "-1", "--format=%b", "b~"]), "With words.\n\n");
-        assert_eq!(git(&place, &["diff", "--name-only", "b~2", "b~"]), "n/x\nsrc/main.py\n");
-        assert_eq!(git(&place, &["diff", "--name-only", "b~", "b"]), "rest\n");
-        git(&place, &["fsck", "--strict", "--no-dangling"]);
-        let refs = git(&place, &["for-each-ref", "--format=%(refname)"]);
+        assert_eq!(place.git(&["log", "-1", "--format=%b", "b~"]), "With words.\n\n");
+        assert_eq!(place.git(&["diff", "--name-only", "b~2", "b~"]), "n/x\nsrc/main.py\n");
+        assert_eq!(place.git(&["diff", "--name-only", "b~", "b"]), "rest\n");
+        place.git(&["fsck", "--strict", "--no-dangling"]);
+        let refs = place.git(&["for-each-ref", "--format=%(refname)"]);
         assert_eq!(refs, "refs/heads/b\nrefs/heads/main\n");
         assert_eq!(fs::read(place.project.join(".git/index")).unwrap(), index);
-        assert_eq!(git(&place, &["status", "--short"]), "");
+        assert_eq!(place.git(&["status", "--short"]), "");
         // The same again, onto the branch that is checked out.
         let out = place.landbox(["land", "--commit", "--keep-commits", "--yes", "-m", "The rest"]).output().ok();
         assert!(out.errors().contains("With 2 commits"), "{}", out.errors());
-        assert_eq!(git(&place, &["status", "--short"]), "");
-        assert_eq!(git(&place, &["rev-parse", "main^{tree}"]), git(&place, &["rev-parse", "b^{tree}"]));
-        assert_eq!(git(&place, &["rev-list", "--count", "main"]), "4\n");
+        assert_eq!(place.git(&["status", "--short"]), "");
+        assert_eq!(place.git(&["rev-parse", "main^{tree}"]), place.git(&["rev-parse", "b^{tree}"]));
+        assert_eq!(place.git(&["rev-list", "--count", "main"]), "4\n");
     }
 
     [user_kernel, user_fuse]
@@ -91,11 +67,11 @@ worlds! {
             session(&place, &format!("{COMMITS}; {more}"));
             let out = place.landbox(KEEP).output().ok();
             assert!(out.errors().contains("  | New"), "{more}: {}", out.errors());
-            git(&place, &["fsck", "--strict", "--no-dangling"]);
+            place.git(&["fsck", "--strict", "--no-dangling"]);
             // Everything was committed, so nothing comes last.
-            assert!(!git(&place, &["log", "--format=%s", "b"]).contains("Land changes"), "{more}");
+            assert!(!place.git(&["log", "--format=%s", "b"]).contains("Land changes"), "{more}");
             let copy = place.outside.join("copy");
-            git(&place, &["clone", "-q", "--no-local", "-b", "b", ".", copy.to_str().unwrap()]);
+            place.git(&["clone", "-q", "--no-local", "-b", "b", ".", copy.to_str().unwrap()]);
             place.landbox(["land", "--apply", "--yes"]).output().ok();
             fs::remove_dir_all(copy.join(".git")).unwrap();
             let same = Command::new("diff").args(["-r", "--no-dereference", "-x", ".git"]).args([&copy, &place.project]).output().unwrap();
@@ -107,11 +83,11 @@ worlds! {
     fn commits_of_a_linked_worktree_are_kept(world) {
         let place = repository(world, &[]);
         let tree = place.home.join("tree");
-        git(&place, &["worktree", "add", "-q", "-b", "side", tree.to_str().unwrap()]);
+        place.git(&["worktree", "add", "-q", "-b", "side", tree.to_str().unwrap()]);
         place.session(["--name", "s"], ["sh", "-ec", COMMITS]).cwd(&tree).output().ok();
         let out = place.landbox(KEEP).cwd(&tree).output().ok();
         assert!(out.errors().contains("With 2 commits"), "{}", out.errors());
-        assert_eq!(git(&place, &["rev-list", "--count", "side..b"]), "2\n");
+        assert_eq!(place.git(&["rev-list", "--count", "side..b"]), "2\n");
     }
 
     [user_kernel]
@@ -122,7 +98,7 @@ worlds! {
         assert!(out.errors().contains("made no commits"), "{}", out.errors());
         place.landbox(["land", "--keep-commits"]).output().expect(2);
         place.landbox(["land", "--keep-commits", "--to-branch", "b", "--", "x"]).output().expect(2);
-        assert_eq!(git(&place, &["for-each-ref", "--format=%(refname)"]), "refs/heads/main\n");
+        assert_eq!(place.git(&["for-each-ref", "--format=%(refname)"]), "refs/heads/main\n");
     }
 
     [user_kernel]
@@ -132,7 +108,7 @@ worlds! {
                          GIT_AUTHOR_DATE='@1 +0000' git commit -q -m \"$(printf 'a\\033]52;c;AAAA\\007b\\n\\nline')\"");
         let out = place.landbox(KEEP).output().ok();
         assert!(out.errors().contains("  | a]52;c;AAAAb\n"), "{:?}", out.errors());
-        assert_eq!(git(&place, &["log", "-1", "--format=%an|%s|%b", "b"]), "Evil[2J|a]52;c;AAAAb|line\n\n");
+        assert_eq!(place.git(&["log", "-1", "--format=%an|%s|%b", "b"]), "Evil[2J|a]52;c;AAAAb|line\n\n");
     }
 
     [user_kernel, user_fuse]
@@ -177,12 +153,12 @@ worlds! {
             );
             session(&place, &format!("{script}{tail}; rm -f l src/l; echo y > y"));
             fs::remove_file(&marker).unwrap_or_default();
-            let before = git(&place, &["count-objects", "-v"]);
+            let before = place.git(&["count-objects", "-v"]);
             let out = place.landbox(KEEP).output();
             assert!([4, 6, 1].contains(&out.code()), "{why}: {}", out.errors());
             assert!(out.errors().contains(why), "{why}: {}", out.errors());
-            assert_eq!(git(&place, &["for-each-ref", "--format=%(refname)"]), "refs/heads/main\n");
-            assert_eq!(git(&place, &["count-objects", "-v"]), before, "{why}");
+            assert_eq!(place.git(&["for-each-ref", "--format=%(refname)"]), "refs/heads/main\n");
+            assert_eq!(place.git(&["count-objects", "-v"]), before, "{why}");
             assert!(!marker.exists(), "{why}: something was run");
         }
     }
@@ -216,7 +192,7 @@ worlds! {
         let out = place.landbox(KEEP).output().expect(6);
         assert!(out.errors().contains("was hidden from the session"), "{}", out.errors());
         place.landbox(["land", "--to-branch", "b"]).output().ok();
-        assert_eq!(git(&place, &["diff", "--name-only", "main", "b"]), "x\n");
+        assert_eq!(place.git(&["diff", "--name-only", "main", "b"]), "x\n");
     }
 
     [user_kernel]
@@ -246,7 +222,7 @@ worlds! {
                 assert!(out.errors().contains(text), "{}", out.errors());
             }
         }
-        assert_eq!(git(&place, &["for-each-ref", "--format=%(refname)"]), "refs/heads/main\nrefs/heads/plain\n");
+        assert_eq!(place.git(&["for-each-ref", "--format=%(refname)"]), "refs/heads/main\nrefs/heads/plain\n");
         assert!(!place.project.join("plain").exists());
         let accepted = ["--accept-risk", "secret", "--accept-risk", "editor"];
         let out = place.landbox(KEEP).args(accepted).output().ok();
@@ -266,7 +242,7 @@ worlds! {
         // All files have landed, and the commits can still be had.
         let out = place.landbox(["land", "s", "--to-branch", "b", "--keep-commits"]).output().ok();
         assert!(out.errors().contains("With 2 commits"), "{}", out.errors());
-        assert_eq!(git(&place, &["log", "--format=%s", "main..b"]), "New\nSecond line\n");
+        assert_eq!(place.git(&["log", "--format=%s", "main..b"]), "New\nSecond line\n");
         let out = place.landbox(["gc"]).output().ok();
         assert!(out.errors().contains("(landed)") && out.errors().contains("removed 1 session ("), "{}", out.errors());
         assert_eq!(place.sessions().len(), 0);
@@ -283,7 +259,7 @@ worlds! {
         }
         place.landbox(["undo", "s"]).output().ok();
         place.landbox(KEEP).output().ok();
-        assert_eq!(git(&place, &["diff", "--name-only", "main", "b"]), "README.md\nn/x\nrest\nsrc/main.py\n");
+        assert_eq!(place.git(&["diff", "--name-only", "main", "b"]), "README.md\nn/x\nrest\nsrc/main.py\n");
     }
 
     [user_kernel]

@@ -3,8 +3,6 @@
 
 use landbox_tests::{Place, worlds};
 use std::fs;
-use std::os::unix::process::CommandExt;
-use std::process::Command;
 
 worlds! {
     [user_kernel, user_fuse, root_kernel]
@@ -37,10 +35,7 @@ worlds! {
     [user_kernel, user_fuse]
     fn gc_keeps_a_landed_session_that_holds_changes_to_ignored_files(world) {
         let place = Place::new(world);
-        let (uid, gid) = world.ids();
-        let mut git = Command::new("git");
-        git.args(["init", "-q", "."]).current_dir(&place.project).env("HOME", &place.home);
-        assert!(git.uid(uid).gid(gid).status().unwrap().success());
+        place.git(&["init", "-q", "."]);
         place.write(place.project.join(".gitignore"), ".env\n");
         place.write(place.project.join(".env"), "KEY=old\n");
         let script = "echo KEY=new > .env; echo more >> README.md";

@@ -174,17 +174,8 @@ worlds! {
     fn a_git_worktree_can_commit_inside_and_the_real_repository_stays(world) {
         let place = Place::new(world);
         let git = |dir: &Path, args: &[&str]| {
-            let (uid, gid) = world.ids();
-            let mut git = Command::new("git");
-            git.args(["-c", "user.name=t", "-c", "user.email=t@example.invalid"]).args(args);
-            git.current_dir(dir).env("HOME", &place.home);
-            if world::is_root() {
-                std::os::unix::process::CommandExt::uid(&mut git, uid);
-                std::os::unix::process::CommandExt::gid(&mut git, gid);
-            }
-            let out = git.output().unwrap();
-            assert!(out.status.success(), "{args:?} {}", String::from_utf8_lossy(&out.stderr));
-            String::from_utf8(out.stdout).unwrap()
+            let me = ["-c", "user.name=t", "-c", "user.email=t@example.invalid"];
+            place.git_in(dir, &[&me, args].concat())
         };
         let main = place.outside.join("main");
         place.mkdir(&main);

@@ -32,14 +32,7 @@ fn root_rebuilds_the_programs_that_run_the_session_and_they_are_unaffected_until
         fs::copy(world::bin(name), built.join(name)).unwrap();
     }
     let git = |args: &[&str]| {
-        let mut git = Command::new("git");
-        git.current_dir(&place.project).args([
-            "-c",
-            "user.name=t",
-            "-c",
-            "user.email=t@example.invalid",
-        ]);
-        assert!(git.args(args).env("HOME", &place.home).status().unwrap().success(), "{args:?}");
+        place.git(&[&["-c", "user.name=t", "-c", "user.email=t@example.invalid"], args].concat());
     };
     git(&["init", "--quiet"]);
     git(&["add", "."]);

@@ -114,35 +114,26 @@ fn what_undo_needs_is_out_of_reach_of_sessions_and_of_git() {
 fn the_commit_of_a_landing_that_is_undone_stays_and_is_named() {
     let place = Place::new(World::USUAL);
     place.write(place.home.join(".gitconfig"), "[user]\nname = Ada\nemail = ada@example.org\n");
-    let git = |args: &[&str]| {
-        use std::os::unix::process::CommandExt;
-        let (uid, gid) = place.world.ids();
-        let mut git = std::process::Command::new("git");
-        git.args(args).current_dir(&place.project).env_clear().env("HOME", &place.home);
-        let out = git.env("PATH", "/usr/bin:/bin").uid(uid).gid(gid).output().unwrap();
-        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-        String::from_utf8(out.stdout).unwrap()
-    };
     // Without a repository that is said before anything is asked.
     place.session(["--name", "s"], ["sh", "-c", TASK]).output().ok();
     place.write(place.project.join("README.md"), "the owner's\n");
     let out = place.landbox(["land", "s", "--commit", "--yes"]).output().expect(6);
     assert!(out.errors().contains("no git repository"), "{}", out.errors());
     place.write(place.project.join("README.md"), "# Project\n\nOne line.\n");
-    git(&["init", "-q"]);
-    git(&["add", "-A"]);
-    git(&["commit", "-qm", "first"]);
+    place.git(&["init", "-q"]);
+    place.git(&["add", "-A"]);
+    place.git(&["commit", "-qm", "first"]);
     let before = tree(&place);
     place.landbox(["land", "s", "--commit", "--yes"]).output().ok();
-    let commit = git(&["rev-parse", "HEAD"]);
+    let commit = place.git(&["rev-parse", "HEAD"]);
     let undone = place.landbox(["undo", "s"]).output().ok();
     let short = &commit[..12];
-    let first = &git(&["rev-parse", "HEAD~"])[..12];
+    let first = &place.git(&["rev-parse", "HEAD~"])[..12];
     for text in [format!("its commit {short} stays"), format!("git reset {first} takes it off")] {
         assert!(undone.errors().contains(&text), "{}", undone.errors());
     }
-    git(&["reset", "-q", first]);
-    assert_eq!(git(&["status", "--short"]), "");
+    place.git(&["reset", "-q", first]);
+    assert_eq!(place.git(&["status", "--short"]), "");
     let files = |tree: Vec<(PathBuf, u32, Vec<u8>)>| {
         let own =
             |(path, _, _): &(PathBuf, u32, Vec<u8>)| !path.starts_with(place.project.join(".git"));

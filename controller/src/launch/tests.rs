@@ -2,13 +2,7 @@
 
 use super::*;
 use landbox_shared::event::Status;
-use landbox_shared::evidence::{
-    CapSets, HelperMode, LayerRecord, MountRecord, Namespace, OwnerMap,
-};
-use landbox_shared::id::SessionId;
-use landbox_shared::path::AbsPath;
-use landbox_shared::plan::{LayerOp, Stdio};
-use landbox_shared::policy::{Backend, Network, NetworkKind, SeccompProfile};
+use landbox_shared::fixtures::{self, evidence};
 use landbox_shared::wire::Binding;
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
@@ -19,64 +13,8 @@ use std::io::{IoSlice, Read};
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 
-fn abs(path: &str) -> AbsPath {
-    AbsPath::new(path).unwrap()
-}
-
 fn plan() -> Plan {
-    let (id, target) = (LayerId::new("project").unwrap(), abs("/p"));
-    Plan {
-        session: SessionId::new("abcdefghij").unwrap(),
-        policy_digest: Digest([1; 32]),
-        session_dir: abs("/state/sessions/abcdefghij"),
-        launch: 1,
-        uid: 1000,
-        gid: 1000,
-        stdio: [Stdio::Pipe; 3],
-        cwd: abs("/p"),
-        network: Network::Host,
-        seccomp: SeccompProfile::Base,
-        exec_digest: Digest([3; 32]),
-        ops: vec![
-            Op::Root,
-            Op::Layer(LayerOp { id, target, backend: Backend::Kernel, masks: Vec::new() }),
-        ],
-    }
-}
-
-fn evidence() -> Evidence {
-    let record = |path: &str, fs_type: &str, options: &str| MountRecord {
-        mount_point: abs(path),
-        fs_type: fs_type.into(),
-        options: options.into(),
-        device: "0:1".into(),
-    };
-    let namespace = |kind: &str| Namespace { kind: kind.into(), inode: 7, own: true };
-    Evidence {
-        helper_version: "0".into(),
-        mode: HelperMode::Unprivileged,
-        policy_digest: Digest([1; 32]),
-        envelope_digest: Digest([2; 32]),
-        namespaces: ["user", "mnt", "pid", "ipc", "uts"].map(namespace).into(),
-        owner_map: OwnerMap::Single,
-        second_user_namespace: true,
-        mounts: vec![record("/", "ext4", "ro,nosuid"), record("/p", "overlay", "rw")],
-        mount_table_digest: Digest([4; 32]),
-        mount_count: 2,
-        propagation_private: true,
-        caps: CapSets { effective: 0, permitted: 0, inheritable: 0, bounding: 0, ambient: 0 },
-        no_new_privs: true,
-        seccomp_mode: 2,
-        seccomp_filters: 1,
-        seccomp_profile: SeccompProfile::Base,
-        landlock_abi: 6,
-        network: NetworkKind::Host,
-        network_boundary: None,
-        layers: vec![LayerRecord {
-            id: LayerId::new("project").unwrap(),
-            backend: Backend::Kernel,
-        }],
-    }
+    fixtures::plan(Vec::new())
 }
 
 /// What the stand-in for the helper has: the other ends of both channels.

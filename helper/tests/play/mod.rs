@@ -1,6 +1,8 @@
 //! Plays the controller for the helper's tests: a session folder, a key, a plan, and the two descriptors.
 #![allow(dead_code, clippy::unwrap_used, clippy::wildcard_enum_match_arm)]
 
+pub(crate) mod procs;
+
 use command_fds::{CommandFdExt, FdMapping};
 use ed25519_dalek::SigningKey;
 use landbox_shared::digest::Digest;

@@ -1,16 +1,12 @@
 //! Plans that must be refused. Each starts from one that is accepted and changes one thing.
 
 use super::*;
-use crate::digest::Digest;
-use crate::id::{LayerId, SessionId};
+use crate::fixtures::{self, abs};
+use crate::id::LayerId;
 use crate::network::{NETWORK_POLICY_VERSION, NetworkPolicy, Zone};
 use crate::path::RelPath;
 use crate::plan::{LayerMask, Loss};
 use crate::policy::{Backend, MaskKind};
-
-fn abs(text: &str) -> AbsPath {
-    AbsPath::new(text).unwrap()
-}
 
 fn rel(text: &str) -> RelPath {
     RelPath::new(text).unwrap()
@@ -46,20 +42,8 @@ fn tmpfs(target: &str) -> Op {
 fn plan(more: Vec<Op>) -> Plan {
     let mut ops = vec![Op::Root, Op::Proc, Op::Dev { console: Some(abs("/dev/pts/3")) }];
     ops.extend(more);
-    Plan {
-        session: SessionId::new("abcdefghij").unwrap(),
-        policy_digest: Digest([0; 32]),
-        session_dir: abs("/s"),
-        launch: 1,
-        uid: 0,
-        gid: 0,
-        stdio: [Stdio::Pty; 3],
-        cwd: abs("/"),
-        network: Network::Host,
-        seccomp: SeccompProfile::Base,
-        exec_digest: Digest([0; 32]),
-        ops,
-    }
+    let (uid, gid, cwd) = (0, 0, abs("/"));
+    Plan { uid, gid, cwd, stdio: [Stdio::Pty; 3], ops, ..fixtures::plan(Vec::new()) }
 }
 
 fn accepts(ops: Vec<Op>) {

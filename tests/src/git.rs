@@ -1,0 +1,43 @@
+//! Git on the host, as the owner of a place: with the place's home, and nothing of the machine's own settings.
+
+use crate::place::Place;
+use crate::world::World;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+impl Place {
+    /// Runs git in a folder.
+    pub fn git_output(&self, dir: &Path, args: &[&str]) -> Output {
+        let (uid, gid) = self.world.ids();
+        let mut git = Command::new("git");
+        git.args(args).current_dir(dir).env_clear().env("HOME", &self.home).uid(uid).gid(gid);
+        git.env("PATH", "/usr/bin:/bin").env("GIT_CONFIG_NOSYSTEM", "1");
+        git.output().unwrap()
+    }
+
+    /// What git says in a folder; it must succeed.
+    #[track_caller]
+    pub fn git_in(&self, dir: &Path, args: &[&str]) -> String {
+        let out = self.git_output(dir, args);
+        assert!(out.status.success(), "{args:?}: {}", String::from_utf8_lossy(&out.stderr));
+        String::from_utf8_lossy(&out.stdout).into_owned()
+    }
+
+    /// What git says in the project; it must succeed.
+    #[track_caller]
+    pub fn git(&self, args: &[&str]) -> String {
+        self.git_in(&self.project, args)
+    }
+
+    /// A place whose project is a repository with one commit; `config` is what the owner's `.gitconfig` says.
+    #[track_caller]
+    pub fn repository(world: World, config: &str, init: &[&str]) -> Self {
+        let place = Self::new(world);
+        place.write(place.home.join(".gitconfig"), config);
+        place.git(&[&["init", "-q"], init].concat());
+        place.git(&["add", "-A"]);
+        place.git(&["commit", "-qm", "first"]);
+        place
+    }
+}
