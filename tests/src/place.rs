@@ -48,6 +48,12 @@ impl Place {
         place
     }
 
+    /// Makes another folder the home, where a session can be started as in the first.
+    pub fn move_home(&mut self, home: PathBuf) {
+        self.home = home;
+        self.take_enrolled_key();
+    }
+
     /// Where only keys that root enrolled count, `LANDBOX_TEST_KEY` is the configuration folder that holds one.
     fn take_enrolled_key(&self) {
         let Some(from) = std::env::var_os("LANDBOX_TEST_KEY") else { return };

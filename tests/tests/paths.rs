@@ -106,15 +106,15 @@ worlds! {
 
     [user_kernel, user_fuse, root_kernel]
     fn a_project_that_holds_the_home_works(world) {
-        let place = Place::new(world);
+        let mut place = Place::new(world);
         let above = place.root().join("above");
         let home = above.join("deep/home");
         place.mkdir(&home);
         place.write(home.join(".rc"), "rc\n");
         place.write(above.join("kept"), "old\n");
+        place.move_home(home.clone());
         let text = place
             .sh("cat ~/.rc; echo x >> ~/.rc; echo new >> kept; cat ~/.rc kept")
-            .env("HOME", &home)
             .cwd(&above)
             .output()
             .ok()

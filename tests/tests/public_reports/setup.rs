@@ -124,7 +124,7 @@ worlds! {
         let (_mounted, merged) = on_an_overlay(&place);
         let volume = place.root().join("volume");
         place.mkdir(&volume);
-        place.home = merged.join("home");
+        place.move_home(merged.join("home"));
         place.project = merged.join("project");
         let run = |args: &[&str]| {
             let mut run = place.landbox(args);
@@ -178,7 +178,7 @@ worlds! {
     fn root_puts_the_state_on_an_overlay_too_and_fuse_serves_or_the_reason_is_given(world) {
         let mut place = Place::new(world);
         let (_mounted, merged) = on_an_overlay(&place);
-        place.home = merged.join("home");
+        place.move_home(merged.join("home"));
         place.project = merged.join("project");
         let out = place.landbox(["run", "--overlay", "kernel", "--", "sh", "-c", "echo ran > f"]).output().expect(125);
         assert!(out.errors().contains("overlay"), "{}", out.errors());
