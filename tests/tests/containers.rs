@@ -48,7 +48,9 @@ worlds! {
             let place = Place::new(world);
             let mut run = place.landbox(["run", "--", "touch", "made"]);
             let out = contained(&mut run, script).expect(125);
-            assert!(out.errors().contains("fresh /proc"), "{}", out.errors());
+            for part in ["fresh /proc", "systempaths=unconfined", "unmask=ALL"] {
+                assert!(out.errors().contains(part), "{}", out.errors());
+            }
             assert!(!place.project.join("made").exists() && place.sessions().is_empty());
             let check = diagnosis(world, script, "proc");
             assert_eq!(check["status"], "failed");
@@ -85,7 +87,8 @@ worlds! {
         let place = Place::new(world);
         let root = place.root().display();
         let script = format!(
-            "mount --bind {root} {root}; mount -o remount,bind,ro /; if touch /etc/landbox-probe 2>/dev/null; then exit 99; fi"
+            "mount --bind {root} {root}; \
+             for d in / /usr /etc; do if mountpoint -q $d; then mount -o remount,bind,ro $d; fi; done; if touch /etc/landbox-probe 2>/dev/null; then exit 99; fi"
         );
         let mut run = place.landbox(["run", "--", "sh", "-c", WORK]);
         let out = contained(&mut run, &script).ok();
@@ -105,7 +108,7 @@ worlds! {
         // As a container is made: not a chroot, in which the kernel makes no user namespace for anybody.
         let script = format!(
             "set -e; mount -t overlay -o lowerdir=/,upperdir={root}/upper,workdir={root}/work none {root}/merged; \
-             for d in dev proc sys; do mount --rbind /$d {root}/merged/$d; done; \
+             for d in dev proc sys usr etc; do if mountpoint -q /$d; then mount --rbind /$d {root}/merged/$d; fi; done; \
              mount --bind {root}/volume {root}/merged/{root}/volume; \
              cd {root}/merged; pivot_root . mnt; umount -l /mnt; cd {}; set +e",
             place.project.display()

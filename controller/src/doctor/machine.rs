@@ -3,6 +3,7 @@
 use super::{Check, Status, from_failure, has_program, quote, sudo};
 use crate::host::Mount;
 use crate::host::helper::{self, Helper};
+use crate::launch::UNMASK_PROC;
 use landbox_shared::evidence::HelperMode;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -169,10 +170,7 @@ pub(super) fn proc_mounts(mounts: &[Mount]) -> Check {
         Status::Failed,
         found,
         "no session can be run: the kernel refuses it a /proc of its own",
-        Some(
-            "start the container with: docker run --security-opt systempaths=unconfined (podman: --security-opt unmask=ALL)"
-                .into(),
-        ),
+        Some(UNMASK_PROC.into()),
     )
 }
 

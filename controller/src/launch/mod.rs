@@ -30,6 +30,12 @@ use std::time::{Duration, Instant};
 /// How long the helper may take to set a boundary up: a hundred starts at once on a slow machine stay far below it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How the helper's word begins where the kernel gives a session no `/proc` of its own.
+const FRESH_PROC: &str = "making a fresh /proc";
+
+/// What takes away what container managers cover `/proc` with.
+pub const UNMASK_PROC: &str = "start the container with: docker run --security-opt systempaths=unconfined (podman: --security-opt unmask=ALL)";
+
 /// A boundary that stands, with a task that has not started yet.
 #[derive(Debug)]
 pub struct Launched {
@@ -336,6 +342,7 @@ pub fn explain(failure: &event::Failure) -> Failure {
         Stage::Verify => {
             "landbox doctor says which keys the helper trusts, and the command that enrols yours"
         }
+        Stage::Mount if failure.detail.starts_with(FRESH_PROC) => UNMASK_PROC,
         Stage::Start
         | Stage::Receive
         | Stage::Namespaces
