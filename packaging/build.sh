@@ -71,6 +71,8 @@ finish() {
   shift
   cd "$work"
   dpkg-shlibdeps -T"$package.substvars" "${@/#/$tree/}"
+  # A static program needs no library, and of that nothing is written.
+  grep -q '^shlibs:Depends=' "$package.substvars" || echo 'shlibs:Depends=' >>"$package.substvars"
   printf 'landbox:Built-Using=%s\n' "$(built_using "$inner")" >>"$package.substvars"
   find "$tree" -exec touch --no-dereference --date "@$SOURCE_DATE_EPOCH" {} +
   dpkg-gencontrol -p"$package" -P"$tree" -T"$package.substvars" -O"$tree/DEBIAN/control"
