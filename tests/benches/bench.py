@@ -3,7 +3,7 @@
 
   bench.py [--bin DIR] [--work DIR] [--rounds N] [--files N] [--json FILE] [GROUP ..]
 
-GROUP: start storm end files edits land apply pty network (all of these when none is named), memory (as root).
+GROUP: start storm end files edits land apply pty network (all of these when none is named), memory packaged (as root).
 Every row is a median over the rounds with minimum and maximum; the ratio is the median of the
 per-round ratios to the group's peer. Absolute times depend on the machine: ratios count.
 """
@@ -65,7 +65,7 @@ class Bench:
     def spawn_ms(self, argv, cwd=None):
         begin = time.perf_counter()
         done = subprocess.run(argv, env=self.env, cwd=cwd or self.project, stdin=DEVNULL,
-                              stdout=DEVNULL, stderr=subprocess.PIPE, check=False)
+                              stdout=DEVNULL, stderr=subprocess.PIPE, check=False, **self.user)
         took = (time.perf_counter() - begin) * 1e3
         if done.returncode:
             sys.exit("%s: exit %d: %s" % (argv, done.returncode, done.stderr.decode()[-600:]))
@@ -510,6 +510,43 @@ class Bench:
         with open("/proc/%d/smaps_rollup" % pid, encoding="ascii") as file:
             return next(int(line.split()[1]) for line in file if line.startswith("Pss:"))
 
+    def packaged(self):
+        """Needs root to give a copy of the helper its capability, and the user's key its place among those that then count."""
+        if os.getuid():
+            sys.exit("packaged: run this group as root, with --user UID")
+        cells = {}
+        for name in ("unprivileged", "cap_sys_admin=p"):
+            folder = os.path.join(self.work, name)
+            os.makedirs(folder, exist_ok=True)
+            for program in ("landbox", "landbox-helper"):
+                shutil.copy(os.path.join(self.bin, program), folder)
+            argv = [os.path.join(folder, "landbox"), "-q", "run", "--", "/bin/true"]
+            cells["landbox run, helper " + name] = lambda argv=argv: self.spawn_ms(argv)
+        helper = os.path.join(self.work, "cap_sys_admin=p", "landbox-helper")
+        subprocess.run(["setcap", "cap_sys_admin=p", helper], check=True)
+        cells["landbox run, helper unprivileged"]()
+        with self.enrolled():
+            self.rows("start to exit of true, the packaged helper", "landbox run, helper unprivileged", cells,
+                      max(self.rounds, 40), warm=3, turns=True)
+
+    @contextlib.contextmanager
+    def enrolled(self):
+        """With the user's key among the machine's; without it, and what was made for it, afterwards."""
+        mine, machine = os.path.join(self.home, ".config/landbox/trusted.d"), "/etc/landbox/trusted.d"
+        made = [folder for folder in (machine, os.path.dirname(machine)) if not os.path.isdir(folder)]
+        os.makedirs(machine, exist_ok=True)
+        key, = os.listdir(mine)
+        with open(os.path.join(mine, key), encoding="utf-8") as file:
+            words = file.read().split()
+        audit = [os.path.join(self.bin, "landbox-audit"), "trust"]
+        subprocess.run([*audit, "add", *words], stdout=DEVNULL, check=True)
+        try:
+            yield
+        finally:
+            subprocess.run([*audit, "remove", key.removesuffix(".pub")], stdout=DEVNULL, check=True)
+            for folder in made:
+                os.rmdir(folder)
+
     def memory(self):
         """Needs root to read the smaps of non-dumpable processes; the sessions are an ordinary user's."""
         if os.getuid():
@@ -619,15 +656,15 @@ class Outer:
 
 GROUPS = {"start": Bench.start, "storm": Bench.storm, "end": Bench.end, "files": Bench.file_work,
           "edits": Bench.edits, "land": Bench.land, "apply": Bench.apply, "pty": Bench.pty,
-          "network": Bench.network, "memory": Bench.memory}
+          "network": Bench.network, "memory": Bench.memory, "packaged": Bench.packaged}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--bin", default=os.path.join(HERE, "../../target/release"),
-                        help="folder with landbox, landbox-helper and bench-io")
+                        help="folder with landbox, landbox-helper and bench-io (packaged: and landbox-audit)")
     parser.add_argument("--work", default=None, help="where trees and state go (default: a new folder in ~/.cache)")
-    parser.add_argument("--user", type=int, default=None, help="with memory: run the sessions as this user id")
+    parser.add_argument("--user", type=int, default=None, help="with memory and packaged: run the sessions as this user id")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--files", type=int, default=80000, help="size of the big tree")
     parser.add_argument("--json", help="also write the figures to this file")
@@ -642,7 +679,7 @@ def main():
     bench = Bench(args)
     print("uid %d, %d cores, kernel %s" % (os.getuid(), os.cpu_count(), os.uname().release))
     try:
-        for name in args.groups or [name for name in GROUPS if name != "memory"]:
+        for name in args.groups or [name for name in GROUPS if name not in ("memory", "packaged")]:
             GROUPS[name](bench)
     finally:
         if own:
