@@ -77,7 +77,7 @@ fn isolate(
     monitor: &Channel,
 ) -> Result<Isolated, Failure> {
     const STAGE: Stage = Stage::Namespaces;
-    let Verified { caller, plan, exec, envelope_digest } = verified;
+    let Verified { caller, plan, exec, envelope_digest, pipe: _ } = verified;
     let meant = Meant { caller, plan, envelope_digest, maps };
     let worlds = meant.maps.worlds;
     // The fast path; the end of the channel is the proof.
@@ -162,11 +162,9 @@ impl Guarded {
         let Self { isolated: Isolated { meant, session, crew }, guard } = self;
         // Before anything else: else mounts the host makes later would appear inside, writable.
         let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
-        nix::mount::mount(None::<&str>, "/", None::<&str>, private, None::<&str>).at(
-            STAGE,
-            "/",
-            "making the mounts private (kernel.apparmor_restrict_unprivileged_userns may forbid it)",
-        )?;
+        let doing = "making the mounts private (kernel.apparmor_restrict_unprivileged_userns may forbid it)";
+        let made = nix::mount::mount(None::<&str>, "/", None::<&str>, private, None::<&str>);
+        made.at(STAGE, "/", doing)?;
         let session = lock::reopen(&session, &meant.plan.session_dir)?;
         let mut fuse = |request: FuseRequest| ask_for_daemon(monitor, request);
         let mounts = mount::build(&meant.plan, session.as_fd(), &mut fuse)?;

@@ -140,13 +140,8 @@ impl Monitor<'_> {
         if let Some(recorder) = self.recorder.as_mut().filter(|_| self.phase == Phase::Running) {
             recorder.tell_in_time(self.events)?;
         }
-        match &mut self.watch {
-            Some(watch) => Ok(match watch.lost()? {
-                Some(path) => Break(Some(Event::BoundaryLost { path })),
-                None => Continue(()),
-            }),
-            None => Ok(Continue(())),
-        }
+        let lost = self.watch.as_mut().map_or(Ok(None), Watch::lost)?;
+        Ok(lost.map_or(Continue(()), |path| Break(Some(Event::BoundaryLost { path }))))
     }
 
     /// Notices that the link is ready, and what is to be told where it has ended.

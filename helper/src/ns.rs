@@ -30,7 +30,8 @@ pub(crate) struct Isolated {
     pub(crate) children: usize,
 }
 
-/// Makes init in N, writes N's maps, and waits until init has made the task in T. Only the monitor returns.
+/// Makes init in N, writes N's maps, waits for the controller, and then until init has made the task in T. Only the
+/// monitor returns.
 pub(crate) fn isolate(
     verified: Verified,
     locked: Locked,
@@ -58,6 +59,7 @@ pub(crate) fn isolate(
         drop(theirs);
         // The kernel asks for "deny" before an unprivileged gid_map: else a group that denies access could be dropped.
         let answer = write(init.pid, &maps.n, maps.owner == OwnerMap::Single)
+            .and_then(|()| verified.pipe.end())
             .and_then(|()| ours.send(STAGE, &Message::Mapped, &[]))
             .and_then(|()| ours.hear(STAGE));
         if matches!(answer, Ok(Message::Isolated)) {
@@ -77,10 +79,7 @@ pub(crate) fn isolate(
 /// Forks init into new namespaces. The kernel frees the first attempt's namespace a moment after its last process: where
 /// a limit allows just one, it is asked again.
 fn make(flags: CloneFlags, worlds: Worlds) -> nix::Result<Option<Child>> {
-    let patience = match worlds {
-        Worlds::Two => 0,
-        Worlds::One => 100,
-    };
+    let patience = if worlds == Worlds::Two { 0 } else { 100 };
     for _ in 0..patience {
         match process::clone(flags) {
             Err(Errno::ENOSPC) => std::thread::sleep(Duration::from_millis(5)),
@@ -118,8 +117,7 @@ pub(crate) fn write(pid: Pid, maps: &[String; 2], deny_groups: bool) -> Result<(
 
 /// Puts `null` in place of 0, 1 and 2.
 pub(crate) fn let_go_of_stdio(null: &File) -> Result<(), Failure> {
-    let replaced =
-        dup2_stdin(null).and_then(|()| dup2_stdout(null)).and_then(|()| dup2_stderr(null));
+    let replaced = dup2_stdin(null).and(dup2_stdout(null)).and(dup2_stderr(null));
     replaced.stage(STAGE, "letting go of the task's descriptors")
 }
 

@@ -1,16 +1,16 @@
-//! Challenge out, one envelope and one exec frame in, then the end of the pipe.
+//! Challenge out, one envelope and one exec frame in. The end of the pipe follows them when the controller is ready.
 
 use crate::channel::Events;
-use crate::failure::{Context, Failure, Stage, refused, refused_at};
+use crate::failure::{Context, Failure, Stage, refused, refused_at, require};
 use crate::start::Caller;
 use crate::sys;
 use landbox_shared::event::Event;
 use landbox_shared::procfs;
-use landbox_shared::wire::{self, Binding};
+use landbox_shared::wire::{self, Binding, WireError};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use std::fs::{self, File};
-use std::io::Read;
+use nix::unistd::read;
+use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -22,13 +22,15 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Room for an ordinary plan and environment.
 const USUAL: usize = 16 << 10;
 
-/// Two frames of bounded length came in, and nothing after them. Nothing about them was believed or decoded.
+/// Two frames of bounded length came in. Nothing about them was believed or decoded.
 #[derive(Debug)]
 pub(crate) struct Received {
     pub(crate) caller: Caller,
     pub(crate) binding: Binding,
     pub(crate) envelope: Vec<u8>,
     pub(crate) exec: Vec<u8>,
+    /// Not at its end yet.
+    pub(crate) pipe: Pipe,
 }
 
 /// Sends a fresh challenge and reads what answers it. Nothing is judged or decoded here but lengths.
@@ -44,28 +46,41 @@ pub(crate) fn receive(
     let boot_id = boot_id.ok_or_else(|| refused_at(STAGE, BOOT_ID, "no boot id there"))?;
     let binding = Binding { challenge, uid: caller.uid, boot_id };
 
+    let pipe = Pipe { end: inherited, until: Instant::now() + PATIENCE };
     let mut bytes = Vec::with_capacity(USUAL);
-    let pipe = Pipe { file: File::from(inherited), until: Instant::now() + PATIENCE };
-    // One byte more than there may be, so that more is seen to be more.
-    pipe.take(wire::PIPE_BYTES as u64 + 1)
-        .read_to_end(&mut bytes)
-        .stage(STAGE, "reading the pipe")?;
+    // Not one byte more than belongs to them. Where they are cut short, that is said.
+    while let missing @ 1.. = wire::missing(&bytes).map_err(|e| refused(STAGE, e))?
+        && let more @ [_, ..] = &*pipe.read(missing)?
+    {
+        bytes.extend(more);
+    }
     let [envelope, exec] = wire::frames(&bytes).map_err(|e| refused(STAGE, e))?;
-    Ok(Received { caller, binding, envelope: envelope.to_vec(), exec: exec.to_vec() })
+    Ok(Received { caller, binding, envelope: envelope.to_vec(), exec: exec.to_vec(), pipe })
 }
 
-struct Pipe {
-    file: File,
+/// What the frames come through.
+#[derive(Debug)]
+pub(crate) struct Pipe {
+    end: OwnedFd,
     until: Instant,
 }
 
-impl Read for Pipe {
-    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+impl Pipe {
+    /// Reads some bytes, no more than so many; none at the end.
+    fn read(&self, most: usize) -> Result<Vec<u8>, Failure> {
         let left = self.until.saturating_duration_since(Instant::now());
         let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
-        match poll(&mut [PollFd::new(self.file.as_fd(), PollFlags::POLLIN)], timeout)? {
-            0 => Err(Errno::ETIMEDOUT.into()),
-            _ => self.file.read(into),
-        }
+        let mut bytes = vec![0; most];
+        let read = match poll(&mut [PollFd::new(self.end.as_fd(), PollFlags::POLLIN)], timeout) {
+            Ok(0) => Err(Errno::ETIMEDOUT),
+            ready => ready.and_then(|_| read(&self.end, &mut bytes)),
+        };
+        bytes.truncate(read.stage(STAGE, "reading the pipe")?);
+        Ok(bytes)
+    }
+
+    /// Waits for the end, which says that the folders the plan names are made. Nothing may come before it.
+    pub(crate) fn end(&self) -> Result<(), Failure> {
+        require(self.read(1)?.is_empty(), STAGE, WireError::Length)
     }
 }

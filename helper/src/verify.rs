@@ -2,7 +2,7 @@
 //! `landbox_shared::judge`'s. The caller is taken to be hostile: it may have signed anything.
 
 use crate::failure::{Context, Failure, Stage, refused, require};
-use crate::receive::Received;
+use crate::receive::{Pipe, Received};
 use crate::start::Caller;
 use crate::trust;
 use landbox_shared::digest::Digest;
@@ -23,11 +23,13 @@ pub(crate) struct Verified {
     pub(crate) plan: Plan,
     pub(crate) exec: Exec,
     pub(crate) envelope_digest: Digest,
+    /// Its end is waited for before anything is mounted.
+    pub(crate) pipe: Pipe,
 }
 
 /// Checks the two frames and judges the plan.
 pub(crate) fn verify(received: Received) -> Result<Verified, Failure> {
-    let Received { caller, binding, envelope, exec } = received;
+    let Received { caller, binding, envelope, exec, pipe } = received;
     let mut found = Ok(None);
     let opened = wire::open(&envelope, &binding, |id| {
         found = trust::find(&caller.trusted, caller.uid, id);
@@ -43,7 +45,7 @@ pub(crate) fn verify(received: Received) -> Result<Verified, Failure> {
     exec.flaw().map_or(Ok(()), |flaw| Err(refused(STAGE, flaw)))?;
     judge(&plan)?;
     judge_stdio(&plan.stdio)?;
-    Ok(Verified { caller, plan, exec, envelope_digest })
+    Ok(Verified { caller, plan, exec, envelope_digest, pipe })
 }
 
 /// A descriptor opened by the caller leads, re-opened through `/proc/self/fd`, to the real file through the caller's

@@ -222,6 +222,15 @@ fn frame_length(head: &[u8], magic: &[u8; 8], limit: usize) -> Result<usize, Wir
     if length > limit { Err(WireError::TooLong { length, limit }) } else { Ok(length) }
 }
 
+/// How many bytes [`frames`] lacks at least; 0 where it has both. So many can be read without taking what follows them.
+pub fn missing(bytes: &[u8]) -> Result<usize, WireError> {
+    let Some(head) = bytes.first_chunk() else { return Ok(ENVELOPE_HEAD - bytes.len()) };
+    let envelope = envelope_length(head)?;
+    let Some(rest) = bytes.get(envelope..) else { return Ok(envelope - bytes.len()) };
+    let Some(head) = rest.first_chunk() else { return Ok(EXEC_HEAD - rest.len()) };
+    Ok(exec_length(head)?.saturating_sub(rest.len()))
+}
+
 /// Cuts what came through the pipe into the envelope and the exec frame. Nothing may be missing or follow.
 pub fn frames(bytes: &[u8]) -> Result<[&[u8]; 2], WireError> {
     let (envelope, rest) = frame(bytes, envelope_length)?;

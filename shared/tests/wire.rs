@@ -660,3 +660,18 @@ fn the_pipe_holds_two_whole_frames_and_nothing_else() {
     }
     assert_eq!(wire::frames(&[&*both, b"x"].concat()), Err(WireError::Length));
 }
+
+#[test]
+fn what_is_missing_is_never_more_than_the_frames_need_and_never_nothing_before_they_are_whole() {
+    let both = [sealed(), wire::exec_frame(&exec()).unwrap().0].concat();
+    for length in 0..both.len() {
+        let missing = wire::missing(&both[..length]).unwrap();
+        assert!(missing > 0 && length + missing <= both.len(), "{length}: {missing}");
+    }
+    assert_eq!(wire::missing(&both), Ok(0));
+    assert_eq!(wire::missing(&[&*both, b"x"].concat()), Ok(0));
+    let other = |at: usize| [&both[..at], b"x", &both[at + 1..]].concat();
+    for at in [0, sealed().len()] {
+        assert_eq!(wire::missing(&other(at)), Err(WireError::Magic));
+    }
+}

@@ -7,9 +7,9 @@ use crate::error::{Context, Failure, Result};
 use crate::host::{self, Facts, LaunchView, helper};
 use crate::land;
 use crate::land::watch::{self, Watcher};
-use crate::launch::{self, Helper, Launched, Refusal};
+use crate::launch::{self, Helper, Launched, Order, Refusal};
 use crate::overlay::prepare;
-use crate::plan;
+use crate::plan::{self, Compiled};
 use crate::pty::signals::Signals;
 use crate::pty::{self, Beside, Made, Relayed, Stdio, Terminal};
 use crate::seal::Key;
@@ -102,10 +102,12 @@ impl<'a> Starter<'a> {
                 return Err(failure.into());
             }
         };
-        let Prepared { plan, frame, sockets } = prepared;
+        let Prepared { order, compiled } = prepared;
         let folder = session.dir.join("launches").join(number.to_string());
+        let folders = || make_folders(session, number, &compiled);
         let mut launched =
-            launch::launch(helper, &plan, &frame, &self.key, &folder, &self.signals)?;
+            launch::launch(helper, &order, folders, &self.key, &folder, &self.signals)?;
+        let sockets = compiled.reachable_sockets;
         let merged = std::mem::take(&mut launched.merged);
         let recorded = record_boundary(session, &launched);
         if recorded.is_ok() {
@@ -158,7 +160,7 @@ impl<'a> Starter<'a> {
         });
         let policy = &session.snapshot.policy;
         let view = LaunchView::gather(policy, &self.facts)?;
-        let compiled = plan::compile(policy, console, &view)?;
+        let mut compiled = plan::compile(policy, console, &view)?;
         for warning in &compiled.warnings {
             self.warn(warning);
         }
@@ -168,14 +170,10 @@ impl<'a> Starter<'a> {
         }
         let env = plan::environment(std::env::vars_os(), policy, &view);
         let exec = Exec { argv: argv.iter().map(|a| a.clone().into_vec()).collect(), env };
-        let (frame, exec_digest) = launch::exec_frame(&exec)?;
-        prepare::private(&session.dir, &compiled)?;
-        prepare::layers(&session.dir, policy, number)?;
-        if let Some(launch) = session.state.launches.last_mut() {
-            launch.epochs = prepare::epochs(policy);
-        }
-        let plan = make_plan(session, number, stdio, exec_digest, compiled.ops)?;
-        Ok(Prepared { plan, frame, sockets: compiled.reachable_sockets })
+        let (exec_frame, exec_digest) = launch::exec_frame(&exec)?;
+        let ops = std::mem::take(&mut compiled.ops);
+        let plan = make_plan(session, number, stdio, exec_digest, ops)?;
+        Ok(Prepared { order: Order { plan, exec_frame }, compiled })
     }
 
     /// Writes the session document where it was asked for.
@@ -221,9 +219,20 @@ impl Begun {
 
 /// What a launch needs.
 struct Prepared {
-    plan: Plan,
-    frame: Vec<u8>,
-    sockets: Vec<AbsPath>,
+    order: Order,
+    /// The rest of what was compiled: the folders that are to be made, and what is to be told.
+    compiled: Compiled,
+}
+
+/// Makes what the plan mounts. What time it is before that is written down with the launch.
+fn make_folders(session: &mut Session, number: u32, compiled: &Compiled) -> Result<()> {
+    let policy = &session.snapshot.policy;
+    prepare::private(&session.dir, compiled)?;
+    prepare::layers(&session.dir, policy, number)?;
+    if let Some(launch) = session.state.launches.last_mut() {
+        launch.epochs = prepare::epochs(policy);
+    }
+    Ok(())
 }
 
 /// Writes the end of a session down, with the figures of its changes.

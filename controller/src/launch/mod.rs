@@ -70,16 +70,26 @@ impl From<Failure> for Refusal {
     }
 }
 
-/// Sets the boundary of `plan` up. `folder` (`launches/<n>`) receives the envelope and the evidence.
+/// What goes to the helper.
+#[derive(Debug)]
+pub struct Order {
+    /// What it is to do.
+    pub plan: Plan,
+    /// For whom: [`exec_frame`].
+    pub exec_frame: Vec<u8>,
+}
+
+/// Sets a boundary up. `folders` makes what the plan mounts while the helper judges the plan, which goes on when they are
+/// there. `folder` (`launches/<n>`) receives the envelope and the evidence.
 pub fn launch(
     mut helper: Helper,
-    plan: &Plan,
-    exec_frame: &[u8],
+    order: &Order,
+    folders: impl FnOnce() -> Result<()>,
     key: &Key,
     folder: &Path,
     signals: &Signals,
 ) -> Result<Launched, Refusal> {
-    match handshake(&mut helper, plan, exec_frame, key, folder, signals) {
+    match handshake(&mut helper, order, folders, key, folder, signals) {
         Ok((evidence, evidence_digest, init, merged)) => {
             let Helper { child, frames: _, events } = helper;
             Ok(Launched { child, events, init, merged, evidence, evidence_digest })
@@ -146,8 +156,8 @@ type Stands = (Evidence, Digest, OwnedFd, Vec<(LayerId, OwnedFd)>);
 
 fn handshake(
     helper: &mut Helper,
-    plan: &Plan,
-    exec_frame: &[u8],
+    order: &Order,
+    folders: impl FnOnce() -> Result<()>,
     key: &Key,
     folder: &Path,
     signals: &Signals,
@@ -164,12 +174,15 @@ fn handshake(
         | Event::LinkLost
         | Event::Egress(_) => return Err(unexpected(&event)),
     };
+    let Order { plan, exec_frame } = order;
     let sealed = seal::seal(plan, challenge, key)?;
     // A helper that refuses the envelope stops reading: what it says counts, not the broken pipe.
-    let sent = helper.frames.take().map_or(Ok(()), |mut frames| {
-        // Closed at the end: that tells the helper, which waits for it, that nothing follows.
+    let sent = helper.frames.as_mut().map_or(Ok(()), |frames| {
         frames.write_all(&sealed.envelope).and_then(|()| frames.write_all(exec_frame))
     });
+    folders()?;
+    // Closed, which tells the helper that nothing follows, and that it may go on.
+    helper.frames = None;
     // While the helper works.
     make_folder(folder)?;
     let path = folder.join("envelope");

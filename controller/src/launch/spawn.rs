@@ -70,7 +70,8 @@ impl Helper {
     /// Ends it: the end of the channels ends the helper, and waiting makes sure that nothing of it is left.
     pub fn abandon(self) {
         let Self { mut child, frames, events } = self;
-        drop((frames, events));
+        // The end of the frames alone would tell it to go on.
+        drop((events, frames));
         super::reap(&mut child);
     }
 }

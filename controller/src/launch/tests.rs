@@ -89,7 +89,10 @@ fn against(
         let other = Other { frames: File::from(frames), events: theirs };
         script(other, &Key::load(&config).unwrap());
     });
-    let result = handshake(&mut helper, &plan(), b"frame", &key, &folder, &signals);
+    let order = Order { plan: plan(), exec_frame: b"frame".to_vec() };
+    let made = dir.path().join("made");
+    let folders = || std::fs::create_dir(&made).context(String::new);
+    let result = handshake(&mut helper, &order, folders, &key, &folder, &signals);
     played.join().unwrap();
     reap(&mut helper.child);
     (result, dir)
