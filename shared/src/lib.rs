@@ -19,6 +19,7 @@ pub mod holds;
 pub mod id;
 pub mod idmap;
 pub mod inner;
+pub mod json;
 pub mod judge;
 pub mod limits;
 pub mod log;

@@ -45,25 +45,32 @@ worlds! {
         place.sh("true").output().ok();
         let session = place.sessions().remove(0);
         let [envelope, evidence] = ["envelope", "evidence"].map(|n| session.join("launches/1").join(n));
-        let kept = [&envelope, &evidence].map(|path| fs::read(path).unwrap());
+        let state = session.join("state.json");
+        let files = [&envelope, &evidence, &state];
+        let kept = files.map(|path| fs::read(path).unwrap());
         type Change<'a> = (&'a str, Box<dyn Fn() + 'a>);
-        let changes: [Change<'_>; 5] = [
+        let changes: [Change<'_>; 6] = [
             ("signature", Box::new(|| flip(&envelope, |length| length - 1))),
             ("digest", Box::new(|| flip(&envelope, |length| length - 90))),
             // The helper's version, which is in no other place.
             ("evidence", Box::new(|| flip(&evidence, |_| 15))),
             ("cut", Box::new(|| fs::write(&evidence, b"lbxevid\0").unwrap())),
+            ("word for word in another place", Box::new(|| {
+                let text = fs::read_to_string(&state).unwrap();
+                let moved = text.replacen("\"evidence_digest\"", "\"another\"", 1);
+                let digest = text.split("\"evidence_digest\": ").nth(1).unwrap().split(',').next().unwrap();
+                fs::write(&state, moved.replacen('{', &format!("{{\"evidence_digest\": {digest},"), 1)).unwrap();
+            })),
             ("other session's", Box::new(|| {
-                let state = session.join("state.json");
                 let text = fs::read_to_string(&state).unwrap().replace("sha256:", "sha256:0");
-                fs::write(state, text).unwrap();
+                fs::write(&state, text).unwrap();
             })),
         ];
         for (what, change) in changes {
             change();
             let (code, said) = replay(&place, &session);
             assert!(code == 1 && !said.contains("asks for"), "{what}: {said}");
-            for (path, bytes) in [&envelope, &evidence].iter().zip(&kept) {
+            for (path, bytes) in files.iter().zip(&kept) {
                 fs::write(path, bytes).unwrap();
             }
         }

@@ -6,6 +6,7 @@ use crate::open::open_beneath;
 use landbox_shared::bytes;
 use landbox_shared::holds;
 use landbox_shared::id::SessionId;
+use landbox_shared::json;
 use landbox_shared::judge::judge;
 use landbox_shared::limits;
 use landbox_shared::wire;
@@ -26,17 +27,24 @@ pub(super) fn replay(session: &str) -> Done {
     let path = folder(session)?;
     let folder = File::open(&path).at(STAGE, &path, "opening the session's folder")?;
     say(&format!("session folder {}", bytes::escape(path.as_os_str().as_bytes())));
-    let mut bad = false;
     let launches = numbers(&path)?;
     if launches.is_empty() {
         return Err(Ending::Failed("the session was never launched".to_owned()));
     }
     let last = launches.last().copied();
-    let mut left = proofs(&read(&folder, "state.json", DOCUMENT_BYTES)?.unwrap_or_default());
+    // Of every launch whose boundary was proved, the digest of its evidence.
+    let proofs = texts(&folder, "state.json", &["launches", "boundary", "evidence_digest"])?;
+    let mut bad = proofs.is_none();
+    if bad {
+        say("DOES NOT HOLD: the session's state can't be understood");
+    }
+    let proofs = proofs.unwrap_or_default();
+    let mut left = proofs.len();
     for number in launches {
         let most = wire::EXEC_HEAD + limits::EVENT_BYTES;
         left -= usize::from(left > 0 && read(&folder, &evidence(number), most)?.is_some());
-        let (lines, held) = launch(&folder, number, last == Some(number))?;
+        let named = (last == Some(number)).then(|| proofs.last());
+        let (lines, held) = launch(&folder, number, named)?;
         bad |= !held;
         for line in lines {
             say(&format!("launch {number}: {line}"));
@@ -51,12 +59,6 @@ pub(super) fn replay(session: &str) -> Done {
 
 fn evidence(number: u32) -> String {
     format!("launches/{number}/evidence")
-}
-
-/// Of how many launches a session's state says that their boundary was proved.
-fn proofs(state: &[u8]) -> usize {
-    let word = b"\"evidence_digest\"";
-    state.windows(word.len()).filter(|window| window == word).count()
 }
 
 fn folder(session: &str) -> Result<PathBuf, Ending> {
@@ -93,8 +95,11 @@ fn numbers(path: &Path) -> Result<Vec<u32>, Failure> {
     Ok(numbers)
 }
 
-/// What is to be said of one launch, and whether it holds. Only the newest one's evidence is in the session's state.
-fn launch(folder: &File, number: u32, newest: bool) -> Result<(Vec<String>, bool), Failure> {
+/// Lines, and whether what they tell of holds.
+type Said = (Vec<String>, bool);
+
+/// What is to be said of one launch. `state`: for the newest one, the evidence that the session's state names, if any.
+fn launch(folder: &File, number: u32, state: Option<Option<&String>>) -> Result<Said, Failure> {
     let most = wire::ENVELOPE_HEAD + limits::PLAN_BYTES + wire::ENVELOPE_TAIL;
     let evidence = read(folder, &evidence(number), wire::EXEC_HEAD + limits::EVENT_BYTES)?;
     let Some(envelope) = read(folder, &format!("launches/{number}/envelope"), most)? else {
@@ -121,8 +126,8 @@ fn launch(folder: &File, number: u32, newest: bool) -> Result<(Vec<String>, bool
     flaws.extend(
         judge(plan).err().map(|failure| format!("the helper refuses such a plan: {failure}")),
     );
-    let snapshot = read(folder, "snapshot.json", DOCUMENT_BYTES)?.unwrap_or_default();
-    if !names(&snapshot, &plan.policy_digest.to_string()) {
+    let policies = texts(folder, "snapshot.json", &["policy_digest"])?;
+    if policies != Some(vec![plan.policy_digest.to_string()]) {
         flaws.push("the session's snapshot is of another policy".to_owned());
     }
     match evidence {
@@ -135,8 +140,7 @@ fn launch(folder: &File, number: u32, newest: bool) -> Result<(Vec<String>, bool
                 let (version, mode) = (&evidence.helper_version, evidence.mode.words());
                 lines.push(format!("evidence {digest}, by helper {version} {mode}"));
                 flaws.extend(holds::check(plan, &inspected.digest, &evidence).err());
-                let state = read(folder, "state.json", DOCUMENT_BYTES)?.unwrap_or_default();
-                if newest && !names(&state, &digest.to_string()) {
+                if state.is_some_and(|named| named != Some(&digest.to_string())) {
                     flaws.push("the session's state names other evidence".to_owned());
                 }
             }
@@ -150,10 +154,13 @@ fn launch(folder: &File, number: u32, newest: bool) -> Result<(Vec<String>, bool
     Ok((lines, held))
 }
 
-/// Whether a document has this very word. This program reads no JSON.
-fn names(document: &[u8], word: &str) -> bool {
-    let word = format!("\"{word}\"");
-    document.windows(word.len()).any(|window| window == word.as_bytes())
+/// What stands at a place of one of the session's documents; nothing where there is none, or an empty one. `None` where it
+/// can't be understood.
+fn texts(folder: &File, name: &str, path: &[&str]) -> Result<Option<Vec<String>>, Failure> {
+    let document = read(folder, name, DOCUMENT_BYTES)?.filter(|bytes| !bytes.is_empty());
+    let Some(document) = document else { return Ok(Some(Vec::new())) };
+    let found = json::texts(&document, path);
+    Ok(found.map(|found| found.into_iter().map(bytes::escape).collect()))
 }
 
 /// Reads a file of the session's, which whoever owns it may have made anything of. `None` where there is none.
