@@ -170,7 +170,9 @@ mod tests {
     #[test]
     fn what_is_no_message_is_refused() {
         let [a, b] = pair();
-        for bytes in [&b"x"[..], b"\x01", b"\x01\xff", b"\x01\x00more", b"\x01\x03\x05UPPER"] {
+        for bytes in
+            [&b"x"[..], b"\x01", b"\x01\xff", b"\x01\x00more", b"\x01\x03\x05UPPER", b"\x00"]
+        {
             socket::send(a.as_fd(), bytes, &[]).unwrap();
             assert!(b.receive(STAGE).is_err(), "{bytes:?}");
         }

@@ -1,7 +1,20 @@
 //! What every session's `/proc` and `/dev` are.
 
-/// Parts of `/proc` that root can write by owning the files, without any capability: read-only in every session.
-pub const PROC_READ_ONLY: [&str; 6] = ["sys", "sysrq-trigger", "irq", "bus", "fs", "acpi"];
+/// Parts of `/proc` that root can write by owning the files, without any capability: read-only in every session. Of the
+/// rest `mtrr` asks for a capability, and `pressure` is watched by writing to it.
+pub const PROC_READ_ONLY: [&str; 11] = [
+    "sys",
+    "sysrq-trigger",
+    "irq",
+    "bus",
+    "fs",
+    "acpi",
+    "asound",
+    "driver",
+    "dynamic_debug",
+    "scsi",
+    "xen",
+];
 
 /// A device node of the host: name, major and minor number.
 pub type Device = (&'static str, u64, u64);

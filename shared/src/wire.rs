@@ -399,7 +399,8 @@ impl<T> Default for Assembler<T> {
 }
 
 impl<T: DeserializeOwned> Assembler<T> {
-    /// Takes one packet; gives the value it completes.
+    /// Takes one packet; gives the value it completes. All pieces but the last are full, so that there can't be any number
+    /// of them.
     pub fn push(&mut self, packet: &[u8]) -> Result<Option<T>, WireError> {
         let (last, piece) = packet.split_first().ok_or(WireError::Length)?;
         if self.bytes.len() + piece.len() > limits::EVENT_BYTES {
@@ -408,7 +409,8 @@ impl<T: DeserializeOwned> Assembler<T> {
         }
         self.bytes.extend_from_slice(piece);
         match last {
-            0 => Ok(None),
+            0 if piece.len() == limits::PACKET_BYTES - 1 => Ok(None),
+            0 => Err(WireError::Length),
             1 => decode::<_, { limits::EVENT_BYTES }>(&std::mem::take(&mut self.bytes)).map(Some),
             _ => Err(WireError::Magic),
         }

@@ -651,6 +651,18 @@ fn packets_that_are_no_part_of_an_event_are_refused() {
 }
 
 #[test]
+fn no_piece_but_the_last_may_be_short() {
+    let big = Event::Ready(Box::new(evidence(5000)));
+    let packets = wire::event_packets(&big).unwrap();
+    // However many empty ones came, the bound of the whole would never be met.
+    for short in [vec![0], vec![0, 7], packets[0][..packets[0].len() - 1].to_vec()] {
+        assert_eq!(assemble(std::slice::from_ref(&short)).unwrap_err(), WireError::Length);
+        assert_eq!(assemble(&[packets[0].clone(), short]).unwrap_err(), WireError::Length);
+    }
+    assert_eq!(assemble(&packets).unwrap(), [big]);
+}
+
+#[test]
 fn the_pipe_holds_two_whole_frames_and_nothing_else() {
     let (exec, _) = wire::exec_frame(&exec()).unwrap();
     let (envelope, both) = (sealed(), [sealed(), exec.clone()].concat());

@@ -84,6 +84,15 @@ worlds! {
         assert_eq!(place.sh(script).output().ok().text(), "");
     }
 
+    // No list of names is complete: whatever of it can be written is one that asks for a capability, or is no switch.
+    [root_kernel]
+    fn nothing_of_the_kernels_in_proc_can_be_written(world) {
+        let place = Place::new(world);
+        let script = "find /proc/self/comm -writable; find /proc -path '/proc/[0-9]*' -prune -o -path /proc/pressure -prune -o -path /proc/mtrr -o \
+                      ! -type l -writable -print 2>/dev/null; true";
+        assert_eq!(place.sh(script).output().ok().text(), "/proc/self/comm\n");
+    }
+
     // CVE-2022-0185 and its family begin with rights in a namespace of one's own.
     [user_kernel, root_kernel]
     fn a_nested_user_namespace_gives_nothing_of_the_host(world) {

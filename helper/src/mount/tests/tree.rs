@@ -4,6 +4,7 @@ use super::stage::{Host, abs, bind, enter, errno, mount_at, mount_table, private
 use landbox_shared::event::Stage as Step;
 use landbox_shared::path::AbsPath;
 use landbox_shared::plan::{Access, Op};
+use landbox_shared::system::PROC_READ_ONLY;
 use nix::fcntl::OFlag;
 use nix::pty::{grantpt, posix_openpt, ptsname_r, unlockpt};
 use std::fs;
@@ -42,9 +43,10 @@ fn the_writable_parts_of_proc_are_read_only() {
     assert!(fs::read_link("/proc/self").unwrap() == Path::new("1"));
     let pattern = fs::OpenOptions::new().write(true).open("/proc/sys/kernel/core_pattern");
     assert!([libc::EROFS, libc::EACCES].contains(&errno(pattern)));
-    for point in ["/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs"] {
-        if Path::new(point).exists() {
-            assert!(mount_at(point).options.contains(&"ro".to_owned()), "{point}");
+    for name in PROC_READ_ONLY {
+        let point = format!("/proc/{name}");
+        if Path::new(&point).exists() {
+            assert!(mount_at(&point).options.contains(&"ro".to_owned()), "{point}");
         }
     }
 }
