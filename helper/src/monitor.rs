@@ -22,7 +22,7 @@ use std::os::fd::{AsFd, OwnedFd};
 /// host's next file would show.
 const LOOK_AGAIN: u8 = 50;
 
-/// How long the controller may take to hand over what it would wait for when it closed it, in milliseconds.
+/// How long the controller may take to go, and to hand over what it would wait for when it closed it, in milliseconds.
 const LINGER: u16 = 1000;
 
 /// Whether a session goes on. It breaks with what is to be told, or with nothing where there is nobody to tell, or what
@@ -82,13 +82,14 @@ pub(crate) fn stay(isolated: Isolated, events: &Events) {
             Err(failure) => break Some(Event::Failed(failure)),
         }
     };
-    let by_itself = matches!(end, Some(Event::Exited(_) | Event::ExecFailed { .. }));
-    // Init says so only when it is the last process: all is written, unless a daemon holds it back. The kernel takes a
-    // millisecond to undo the mounts; that time is ours, and the session's lock says that it is not over. The controller
-    // may go meanwhile.
-    let early = matches!(end, Some(Event::Exited(_)))
+    // The task's own end: the controller, and so the caller, waits for nothing then that can be left to itself.
+    let own = matches!(end, Some(Event::Exited(_) | Event::ExecFailed { .. }));
+    // Init says so only when it is the last process: all is written, unless a daemon holds it back, and all was counted,
+    // unless the link carries what the task's sockets still send. The kernel takes a millisecond to undo the mounts; the
+    // controller may go meanwhile.
+    let early = own
         && monitor.daemons.is_empty()
-        && monitor.link.is_none() // else the last of its traffic is told, which the task's sockets may still send
+        && monitor.link.is_none()
         && prctl::set_pdeathsig(None).is_ok()
         && monitor.tell(end.as_ref());
     // The list of mounts holds the task's, which take a while to undo: begin while init is on its way.
@@ -98,15 +99,18 @@ pub(crate) fn stay(isolated: Isolated, events: &Events) {
     monitor.daemons.iter().for_each(|daemon| daemon.running.end());
     // After the task, so that nothing ever left another way; with the recorder the rules go.
     let link = monitor.link.take().map(Link::close);
-    drop(lock);
     if early {
-        // What the controller hands over here is closed with this process: it need not wait for that.
-        let _ = poll(&mut [PollFd::new(events.as_fd(), PollFlags::POLLIN)], LINGER);
-    } else {
+        // What the controller hands over before it goes is closed here: it need not wait for that. Until then the
+        // session is not over, as its lock says.
+        let _ = poll(&mut [PollFd::new(events.as_fd(), PollFlags::empty())], LINGER);
+        let _ = events.is_release();
+    }
+    drop(lock);
+    if !early {
         monitor.tell(end.as_ref());
     }
-    // After an ordinary end the controller would wait for us, and so the caller: for nothing but the interface.
-    link.iter().filter(|_| !by_itself).for_each(|link| link.end());
+    // Kept waiting for nothing but the interface.
+    link.iter().filter(|_| !own).for_each(|link| link.end());
 }
 
 impl Monitor<'_> {

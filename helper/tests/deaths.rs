@@ -4,13 +4,16 @@
 
 mod play;
 
-use landbox_shared::event::{Event, Stage as At};
+use landbox_shared::event::{Event, Stage as At, Status};
 use landbox_shared::plan::{Access, Op};
 use landbox_shared::policy::Backend;
+use nix::fcntl::OFlag;
+use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+use nix::unistd::{pipe2, read};
 use play::{Launch, Stage, abs, procs, users};
 use std::fs::{self, File};
-use std::io::Read;
-use std::os::fd::OwnedFd;
+use std::io::{IoSlice, Read};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 /// A running session on one back end, whose task has written a line, and its processes: monitor first.
@@ -123,6 +126,31 @@ fn a_session_that_is_never_released_leaves_nothing() {
         child.wait().unwrap();
         assert!(!processes.iter().any(|pid| procs::is_alive(*pid)));
         assert!(!stage.path("session/layers/project/upper/mark").exists());
+    }
+}
+
+#[test]
+fn a_session_is_locked_until_what_its_controller_handed_over_is_closed() {
+    for uid in users() {
+        let stage = Stage::new(uid);
+        let mut launch = stage.start();
+        launch.send(&stage, stage.plan(), &["true"]);
+        assert!(matches!(launch.next().0, Event::Ready(_)));
+        launch.release();
+        assert_eq!(launch.next().0, Event::Exited(Status::Code(0)));
+        let (open, handed) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).unwrap();
+        let rights = [handed.as_raw_fd()];
+        let rights = [ControlMessage::ScmRights(&rights)];
+        let (events, word) = (launch.events.as_raw_fd(), [IoSlice::new(b"0")]);
+        // A helper that was waited for too long has gone.
+        let _ = sendmsg::<()>(events, &word, &rights, MsgFlags::MSG_NOSIGNAL, None);
+        drop(handed);
+        let lock = File::open(stage.path("session/lock")).unwrap();
+        while lock.try_lock().is_err() {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        assert_eq!(read(&open, &mut [0]), Ok(0), "{uid}");
+        launch.child.wait().unwrap();
     }
 }
 

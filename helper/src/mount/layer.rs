@@ -41,7 +41,7 @@ pub(super) fn mount(
             // has.
             fstat(&merged).at(target, "fuse-overlayfs ended before it served the layer")?;
         }
-        mask::cover(world, &merged, target, &masks)?;
+        mask::cover(world, &merged, target, &masks, true)?;
         Ok(merged)
     };
     mount().map_err(|failure: Failure| Failure { stage: Stage::Layer, ..failure })

@@ -99,12 +99,14 @@ pub(super) fn copy_look(at: &OwnedFd, name: &[u8], stat: &FileStat) -> nix::Resu
 }
 
 /// Mounts an empty object, read-only, over each masked path below an entered folder. In an overlay the session could
-/// else fill an empty folder or write into an empty file. Where nothing shows, there is nothing to protect.
+/// else fill an empty folder or write into an empty file. Where nothing shows, there is nothing to protect, if the paths
+/// are `hidden` whatever appears; else the host may have taken a file away and be about to put it back.
 pub(super) fn cover(
     world: &mut World,
     merged: &OwnedFd,
     folder: &AbsPath,
     masks: &Masks,
+    hidden: bool,
 ) -> Result<(), Failure> {
     for (path, (_, loss)) in masks.iter().filter(|(_, (kind, _))| *kind != MaskKind::Missing) {
         let shown = folder
@@ -112,7 +114,7 @@ pub(super) fn cover(
             .map_err(|_| failure(Errno::ENAMETOOLONG, folder, "a masked path is too long"))?;
         let done = match open_beneath(merged, path.as_bytes(), PLACE) {
             Ok(place) => cover_place(world, &place, &shown, *loss),
-            Err(Errno::ENOENT | Errno::ENOTDIR) => Ok(()),
+            Err(Errno::ENOENT | Errno::ENOTDIR) if hidden => Ok(()),
             Err(errno) => Err(failure(errno, &shown, "entering a masked path")),
         };
         unless_gone(done, *loss)?;
@@ -123,7 +125,7 @@ pub(super) fn cover(
 /// What may be lost may also be removed between being looked at and being covered.
 pub(super) fn unless_gone(done: Result<(), Failure>, loss: Loss) -> Result<(), Failure> {
     done.or_else(|failure| match (loss, failure.errno) {
-        (Loss::Tolerated, libc::ENOENT) => Ok(()),
+        (Loss::Tolerated, libc::ENOENT | libc::ENOTDIR) => Ok(()),
         (Loss::Tolerated | Loss::EndsSession, _) => Err(failure),
     })
 }

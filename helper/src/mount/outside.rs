@@ -65,19 +65,21 @@ fn nearest_folder(world: &World, target: &AbsPath) -> Result<AbsPath, Failure> {
 fn cover(world: &mut World, folder: &AbsPath, masks: &Masks) -> Result<(), Failure> {
     let mut place = world.enter(folder, Kind::Folder)?;
     // Nothing of the host's appears on a mount of the session's own.
-    if !world.points.is_own(folder) {
+    let mut hidden = world.points.is_own(folder);
+    if !hidden {
         if cover_with_overlay(world, folder, &place, masks)? {
             return Ok(());
         }
         let is_missing = |(path, (kind, _)): (&RelPath, &(MaskKind, Loss))| {
             *kind == MaskKind::Missing || open_beneath(&place, path.as_bytes(), PLACE).is_err()
         };
-        if masks.iter().any(is_missing) {
+        hidden = masks.iter().any(is_missing);
+        if hidden {
             cover_with_copy(world, folder, &place, masks)?;
             place = world.enter(folder, Kind::Folder)?;
         }
     }
-    mask::cover(world, &place, folder, masks)
+    mask::cover(world, &place, folder, masks, hidden)
 }
 
 /// Covers a folder with a read-only overlay of itself; whether that was possible.

@@ -1,8 +1,12 @@
 //! Masks hold against the task, and against what the host does later.
 
+use super::super::mask;
+use super::super::target::World;
 use super::stage::{
     Host, Stage, bind, enter, enter_around_a_mount, errno, hide, masked, mount_table, private,
 };
+use crate::open::{PLACE, open};
+use landbox_shared::path::{AbsPath, RelPath};
 use landbox_shared::plan::{Access, Loss, Op};
 use landbox_shared::policy::{Backend, MaskKind};
 use std::fs;
@@ -430,6 +434,30 @@ fn masks_that_follow_each_other_deeper_and_deeper_all_hold() {
         assert_eq!(errno(fs::read(folder.join("later"))), libc::ENOENT, "{depth}");
         folder.push(format!("level-{depth}"));
     }
+}
+
+#[test]
+fn a_masked_path_that_is_gone_is_passed_over_only_where_it_stays_hidden_or_may_be_lost() {
+    let folder = std::env::temp_dir().join(format!("landbox-gone-{}", std::process::id()));
+    fs::create_dir(&folder).unwrap();
+    let place = || open(&folder, PLACE).unwrap();
+    let mut world = World::new(place(), place(), AbsPath::new("/").unwrap());
+    fs::write(folder.join("file"), "").unwrap();
+    for path in ["gone", "gone/below", "file/below"] {
+        let path = RelPath::new(path).unwrap();
+        let mut cover = |loss, hidden| {
+            let masks = [(path.clone(), (MaskKind::File, loss))].into();
+            let covered =
+                mask::cover(&mut world, &place(), &AbsPath::new("/f").unwrap(), &masks, hidden);
+            covered.map_err(|failure| failure.errno)
+        };
+        cover(Loss::EndsSession, true).unwrap();
+        cover(Loss::Tolerated, false).unwrap();
+        assert!(
+            [libc::ENOENT, libc::ENOTDIR].contains(&cover(Loss::EndsSession, false).unwrap_err())
+        );
+    }
+    fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
