@@ -8,7 +8,7 @@ use crate::init::Meant;
 use crate::start::Caller;
 use crate::sys::{fd, process};
 use landbox_shared::event::Event;
-use landbox_shared::exec::{Exec, Program};
+use landbox_shared::exec::{Exec, Program, Tried};
 use landbox_shared::idmap::Worlds;
 use landbox_shared::plan::Stdio;
 use landbox_shared::policy::SeccompProfile;
@@ -31,7 +31,7 @@ const CONSOLE: &str = "/dev/console";
 /// Goes all the way. The caller is a fresh fork of init.
 pub(crate) fn run(init: &Channel, meant: &Meant, exec: Exec) -> ! {
     let event = match prepare(init, meant, exec) {
-        Ok(program) => Event::ExecFailed { errno: execute(&program) as i32 },
+        Ok(program) => Event::ExecFailed { errno: execute(&program) },
         Err(failure) => Event::Failed(failure),
     };
     // If init can't be told it is gone, and this process is about to follow.
@@ -100,23 +100,16 @@ fn keep_only(channel: &Channel) -> nix::Result<()> {
     fd::close_range(kept + 1, RawFd::MAX)
 }
 
-/// As execvp(3). Comes back only with why not: the first error that says more than "not there".
-fn execute(program: &Program) -> Errno {
-    const NOT_THERE: [Errno; 5] =
-        [Errno::ENOENT, Errno::ENOTDIR, Errno::ESTALE, Errno::ENODEV, Errno::ETIMEDOUT];
-    let mut refused = Errno::ENOENT;
+/// As execvp(3). Comes back only with why not.
+fn execute(program: &Program) -> i32 {
+    let mut tried = Tried::default();
     for path in &program.candidates {
-        let errno = try_one(program, path);
-        if errno == Errno::EACCES {
-            // A folder of the search path that may not be entered says nothing about the program.
-            if program.is_path() || access(path.as_c_str(), AccessFlags::F_OK).is_ok() {
-                refused = errno;
-            }
-        } else if !NOT_THERE.contains(&errno) {
-            return errno;
+        let there = || program.is_path() || access(path.as_c_str(), AccessFlags::F_OK).is_ok();
+        if tried.note(try_one(program, path) as i32, there) {
+            break;
         }
     }
-    refused
+    tried.errno
 }
 
 fn try_one(Program { argv, env, .. }: &Program, path: &CString) -> Errno {

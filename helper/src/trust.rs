@@ -34,11 +34,8 @@ pub(crate) fn find(
             Err(failure) if failure.errno == libc::ENOENT => {}
             Err(failure) => return Err(failure),
             Ok(text) => {
-                let why = "this file does not hold a key, a uid and a comment in one line";
-                let line = trust::read_line(&text);
-                let (key, owner) = line.ok_or_else(|| refused_at(STAGE, &name, why))?;
-                let why = format!("this key speaks for uid {owner}");
-                require_at(owner == uid, STAGE, &name, why)?;
+                let key =
+                    trust::key_for(uid, &text).map_err(|why| refused_at(STAGE, &name, why))?;
                 return Ok(Some(key));
             }
         }

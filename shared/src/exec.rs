@@ -51,6 +51,35 @@ impl Exec {
     }
 }
 
+/// What is told of a program that no place had: the first error that says more than "not there", as with execvp(3).
+#[derive(Clone, Copy, Debug)]
+pub struct Tried {
+    /// The number of the error.
+    pub errno: i32,
+}
+
+impl Default for Tried {
+    fn default() -> Self {
+        Self { errno: Self::NOT_THERE[0] }
+    }
+}
+
+impl Tried {
+    /// ENOENT, ENOTDIR, ESTALE, ENODEV, ETIMEDOUT.
+    const NOT_THERE: [i32; 5] = [2, 20, 116, 19, 110];
+    const EACCES: i32 = 13;
+
+    /// Notes what became of one place; says whether that is the end. A folder of the search path that may not be entered
+    /// says nothing about the program, unless that is `there`.
+    pub fn note(&mut self, errno: i32, there: impl FnOnce() -> bool) -> bool {
+        let ends = errno != Self::EACCES && !Self::NOT_THERE.contains(&errno);
+        if ends || (errno == Self::EACCES && there()) {
+            self.errno = errno;
+        }
+        ends
+    }
+}
+
 /// An [`Exec`] as execve(2) wants it.
 #[derive(Clone)]
 pub struct Program {
@@ -106,6 +135,22 @@ mod tests {
         let found = exec("a", Some("/x::/y/")).candidates();
         assert_eq!(found, [b"/x/a".to_vec(), b"./a".to_vec(), b"/y/a".to_vec()]);
         assert_eq!(exec("a", None).candidates().last().unwrap(), b"/bin/a");
+    }
+
+    #[test]
+    fn the_first_error_that_says_more_than_not_there_is_told() {
+        // The places' errors, whether the program is at one that refuses, and what is told.
+        for (errors, there, told) in [
+            (&[2, 20, 116][..], true, 2),
+            (&[2, 13, 2], true, 13),
+            (&[2, 13, 2], false, 2),
+            (&[13, 8, 7], true, 8),
+            (&[2, 7, 13], true, 7),
+        ] {
+            let mut tried = Tried::default();
+            let ends = errors.iter().position(|errno| tried.note(*errno, || there));
+            assert_eq!((tried.errno, ends.is_some()), (told, [7, 8].contains(&told)), "{errors:?}");
+        }
     }
 
     #[test]

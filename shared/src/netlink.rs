@@ -61,6 +61,28 @@ pub fn answers(mut packet: &[u8]) -> Option<Vec<(u32, Answer<'_>)>> {
     Some(answers)
 }
 
+/// Takes every object in one packet of answers to request `seq`; says whether it has the last. Whatever was sent before
+/// must have passed, too: its errors lie before the answer. Fails with an error number.
+pub fn gather(
+    packet: &[u8],
+    seq: u32,
+    mut take: impl FnMut(Message<'_>) -> Option<()>,
+) -> Result<bool, i32> {
+    const EPROTO: i32 = 71;
+    const EBADMSG: i32 = 74;
+    let answers = Some(packet).filter(|packet| !packet.is_empty()).and_then(answers);
+    for (of, answer) in answers.ok_or(EBADMSG)? {
+        match answer {
+            Answer::End(0) if of == seq => return Ok(true),
+            Answer::End(0) => {}
+            Answer::End(errno) => return Err(errno),
+            Answer::Object(message) if of == seq => take(message).ok_or(EPROTO)?,
+            Answer::Object(_) => return Err(EBADMSG),
+        }
+    }
+    Ok(false)
+}
+
 /// Makes a message.
 pub fn message(kind: u16, flags: u16, seq: u32, body: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(HEAD + body.len());
@@ -191,6 +213,30 @@ mod tests {
         let object = Answer::Object(Message { kind: 9, body: b"mine" });
         let expected = vec![(1, object), (2, Answer::End(2)), (3, Answer::End(0))];
         assert_eq!(answers(&packet), Some(expected));
+    }
+
+    #[test]
+    fn what_one_request_is_answered_is_taken_until_its_end() {
+        let (one, two) = (message(9, 0, 1, b"one,"), message(9, 0, 1, b"two,"));
+        let end = |seq, errno: i32| message(DONE, 0, seq, &(-errno).to_ne_bytes());
+        let gathered = |packet: &[Vec<u8>]| {
+            let mut taken = Vec::new();
+            let mut take = |message: Message<'_>| {
+                taken.push(message.body.to_vec());
+                (message.body != b"bad,").then_some(())
+            };
+            let ended = gather(&packet.concat(), 1, &mut take);
+            (ended, taken.concat())
+        };
+        assert_eq!(gathered(&[one.clone(), two.clone()]), (Ok(false), b"one,two,".to_vec()));
+        assert_eq!(gathered(&[one.clone(), end(1, 0)]), (Ok(true), b"one,".to_vec()));
+        // Of an earlier request: that it passed, that it failed, an object.
+        assert_eq!(gathered(&[end(7, 0), one.clone(), end(1, 0)]).0, Ok(true));
+        assert_eq!(gathered(&[end(7, 12), one.clone()]), (Err(12), vec![]));
+        assert_eq!(gathered(&[message(9, 0, 7, b"mine")]).0, Err(74));
+        assert_eq!(gathered(&[message(9, 0, 1, b"bad,")]).0, Err(71));
+        assert_eq!(gathered(&[]).0, Err(74));
+        assert_eq!(gathered(&[one[..17].to_vec()]).0, Err(74));
     }
 
     #[test]

@@ -93,6 +93,13 @@ pub fn read_line(text: &str) -> Option<(VerifyingKey, u32)> {
     Some((VerifyingKey::from_bytes(&key).ok()?, uid))
 }
 
+/// The key of such a file, if it is for this user id; else what is wrong with it.
+pub fn key_for(uid: u32, text: &str) -> Result<VerifyingKey, String> {
+    let why = "this file does not hold a key, a uid and a comment in one line";
+    let (key, owner) = read_line(text).ok_or(why)?;
+    if owner == uid { Ok(key) } else { Err(format!("this key speaks for uid {owner}")) }
+}
+
 /// The comment of such a file.
 pub fn comment(text: &str) -> &str {
     text.trim_end().splitn(3, ' ').nth(2).unwrap_or_default()
@@ -137,6 +144,14 @@ mod tests {
         ] {
             assert!(read_line(&bad).is_none(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn a_key_is_good_for_its_own_uid() {
+        let line = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a 1000 c\n";
+        assert_eq!(key_for(1000, line).ok(), read_line(line).map(|(key, _)| key));
+        assert!(key_for(0, line).unwrap_err().contains("uid 1000"));
+        assert!(key_for(1000, "").unwrap_err().contains("one line"));
     }
 
     #[test]

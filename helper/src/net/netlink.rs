@@ -1,6 +1,6 @@
 //! Talking to the kernel by netlink: what is sent, and every answer to it.
 
-use landbox_shared::netlink::{Answer, Message, answers};
+use landbox_shared::netlink::{Message, gather};
 use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recvmsg, send, sendmsg, socket,
@@ -47,8 +47,8 @@ pub(super) fn open(protocol: SockProtocol) -> nix::Result<OwnedFd> {
     socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol)
 }
 
-/// Sends a request and takes every object of the answer. Whatever else was sent before must have passed, too: its errors
-/// lie before the answer. The kernel answers while it is sent to, so there is nothing to wait for.
+/// Sends a request and takes every object of the answer. The kernel answers while it is sent to, so there is nothing to
+/// wait for.
 pub(super) fn ask<T: Netlink + ?Sized>(
     socket: &T,
     request: Vec<u8>,
@@ -59,15 +59,9 @@ pub(super) fn ask<T: Netlink + ?Sized>(
     let mut buffer = vec![0; PACKET];
     loop {
         let length = socket.receive(&mut buffer)?;
-        let packet = buffer.get(..length).filter(|packet| !packet.is_empty());
-        for (of, answer) in packet.and_then(answers).ok_or(Errno::EBADMSG)? {
-            match answer {
-                Answer::End(0) if of == seq => return Ok(()),
-                Answer::End(0) => {}
-                Answer::End(errno) => return Err(Errno::from_raw(errno)),
-                Answer::Object(message) if of == seq => take(message).ok_or(Errno::EPROTO)?,
-                Answer::Object(_) => return Err(Errno::EBADMSG),
-            }
+        let packet = buffer.get(..length).unwrap_or_default();
+        if gather(packet, seq, &mut take).map_err(Errno::from_raw)? {
+            return Ok(());
         }
     }
 }
