@@ -93,7 +93,7 @@ pub fn why_no_namespace(errno: i32) -> &'static str {
 pub fn why_no_rules(errno: i32) -> &'static str {
     match errno {
         ENOENT | EAFNOSUPPORT | EOPNOTSUPP | EPROTONOSUPPORT => {
-            ": the kernel lacks a part of its packet filter (modprobe nf_tables nft_ct nft_reject_inet)"
+            ": the kernel lacks a part of its packet filter (modprobe nf_tables nft_reject_inet)"
         }
         EPERM | EACCES => ": this host or container forbids it to you",
         EMSGSIZE | ENOBUFS => ": they are more than this host's socket buffers take",

@@ -25,7 +25,7 @@ pub(super) fn policy(facts: &Facts) -> Check {
     }
     let reason = outcome.reason();
     let filter = reason.contains("nf_tables");
-    let fix = filter.then(|| format!("{}modprobe -a nf_tables nft_ct nft_reject_inet", sudo()));
+    let fix = filter.then(|| format!("{}modprobe -a nf_tables nft_reject_inet", sudo()));
     Check::bad(ID, Status::Warning, reason, COST, fix)
 }
 

@@ -176,7 +176,7 @@ fn root_keeps_the_rules_from_the_kernel_and_the_session_is_refused() {
 
 #[test]
 fn root_takes_a_part_of_the_packet_filter_away_and_its_modules_are_named() {
-    says(&refused_with(World::USUAL, "part-missing"), &["modprobe nf_tables nft_ct"]);
+    says(&refused_with(World::USUAL, "part-missing"), &["modprobe nf_tables nft_reject_inet"]);
 }
 
 #[test]
