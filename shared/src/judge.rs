@@ -97,10 +97,18 @@ fn judge_op<'a>(op: &'a Op, seen: &mut Seen<'a>) -> Result<(), Failure> {
         // Safe because the source lies in a folder that is the caller's alone (checked when it was locked) and is
         // entered beneath it without links. Not the parts that a landing or a resume relies on: the task could forge
         // what the owner is shown.
-        Op::Private { source, target, access: Access::ReadOnly | Access::ReadWrite } => {
+        Op::Private { source, target, access } => {
             let shown = source.components().next().is_some_and(|top| !NEVER_SHOWN.contains(&top));
             require_at(shown, STAGE, source, "this part of the session's folder is never shown")?;
-            judge_target(target, seen)
+            match access {
+                // In place of what is hidden, too: it shows nothing of that, and takes nothing. So a file can be shown
+                // where the host has none, since the mask of a file is made whether or not there is one.
+                Access::ReadOnly => {
+                    let others = seen.masks.iter().copied().filter(|mask| *mask != target);
+                    judge_place(target, &others.collect())
+                }
+                Access::ReadWrite => judge_target(target, seen),
+            }
         }
         Op::Layer(layer) => judge_layer(layer, seen),
         // Safe because the caller can reach the source without us: the namespace maps no other id, and the bind is
@@ -138,9 +146,13 @@ fn judge_layer<'a>(layer: &'a LayerOp, seen: &mut Seen<'a>) -> Result<(), Failur
 /// A place something is shown at: never the root, never the parts that are the boundary, and nothing that opens a mask
 /// made before.
 fn judge_target(target: &AbsPath, seen: &Seen<'_>) -> Result<(), Failure> {
+    judge_place(target, &seen.masks)
+}
+
+fn judge_place(target: &AbsPath, masks: &BTreeSet<&AbsPath>) -> Result<(), Failure> {
     let free = !target.is_root() && !is_boundary(target);
     require_at(free, STAGE, target, "nothing can be shown there")?;
-    let opens = plan::opens_a_mask(target, &seen.masks);
+    let opens = plan::opens_a_mask(target, masks);
     require_at(!opens, STAGE, target, "this would open a mask again")
 }
 

@@ -5,8 +5,8 @@ use super::{Compiled, PrivateFile};
 use crate::error::{Failure, Kind, Result};
 use crate::host::{Kind as FileKind, LaunchView, is_private};
 use landbox_shared::path::{AbsPath, PathError, RelPath};
-use landbox_shared::plan::{Access, Op};
-use landbox_shared::policy::{Network, Policy};
+use landbox_shared::plan::{Access, Loss, Op};
+use landbox_shared::policy::{MaskKind, Network, Policy};
 use std::net::IpAddr;
 
 /// How many name servers the C library asks.
@@ -17,6 +17,8 @@ const ASKED: usize = 3;
 pub(super) struct Resolver {
     servers: Vec<IpAddr>,
     target: Option<AbsPath>,
+    /// The host has no such file: a mask makes the place.
+    absent: bool,
     hosts: AbsPath,
 }
 
@@ -39,10 +41,11 @@ pub(super) fn decide(policy: &Policy, view: &LaunchView) -> Result<Option<Resolv
     let Some(target) = target else {
         return unplaced(servers, "/etc/resolv.conf leads through \"..\" behind a link");
     };
+    let absent = resolv.kind == FileKind::Missing && !is_private(&target);
     let shown = match resolv.kind {
         FileKind::File => true,
-        // Made in a folder of the session's own, and nowhere else.
-        FileKind::Missing => is_private(&target),
+        // Made in a folder of the session's own; else in `/etc`, which is there.
+        FileKind::Missing => !absent || target.parent().is_some_and(|at| at.as_bytes() == b"/etc"),
         FileKind::Dir
         | FileKind::Socket
         | FileKind::Special
@@ -50,14 +53,14 @@ pub(super) fn decide(policy: &Policy, view: &LaunchView) -> Result<Option<Resolv
         | FileKind::Denied => false,
     };
     let hosts = resolv.path.clone();
+    // Without a file the C library asks the session's own loopback, where nobody answers: at once, as it should be.
+    if absent && servers.is_empty() {
+        return Ok(Some(Resolver { servers, target: None, absent, hosts }));
+    }
     if shown {
-        return Ok(Some(Resolver { servers, target: Some(target), hosts }));
+        return Ok(Some(Resolver { servers, target: Some(target), absent, hosts }));
     }
     match resolv.kind {
-        // Without a file the C library asks the session's own loopback, where nobody answers: at once, as it should be.
-        FileKind::Missing if servers.is_empty() => {
-            Ok(Some(Resolver { servers, target: None, hosts }))
-        }
         FileKind::Missing => unplaced(servers, &format!("{target} is missing")),
         FileKind::File
         | FileKind::Dir
@@ -84,14 +87,16 @@ impl Resolver {
         *source == self.hosts
     }
 
-    /// Adds it to the plan, if this is the time: in a private folder before the layers, which may lie there too.
+    /// Adds it to the plan, if this is the time: in a private folder before the layers, which may lie there too; in `/etc`,
+    /// if that has to be covered for it, before anything else is shown there.
     pub(super) fn show(
         &self,
         plan: &mut Compiled,
         policy: &Policy,
         before_layers: bool,
     ) -> Result<(), PathError> {
-        let Some(target) = self.target.as_ref().filter(|t| is_private(t) == before_layers) else {
+        let early = |target: &&AbsPath| is_private(target) || self.absent;
+        let Some(target) = self.target.as_ref().filter(|t| early(t) == before_layers) else {
             return Ok(());
         };
         if policy.masks.iter().any(|mask| target.is_within(&mask.path)) {
@@ -114,6 +119,11 @@ impl Resolver {
             mode: 0o644,
         });
         let target = target.clone();
+        if self.absent {
+            // It is hidden, should the host make it later, by an empty file that ours is mounted on.
+            let (kind, loss) = (MaskKind::File, Loss::EndsSession);
+            plan.ops.push(Op::Mask { target: target.clone(), kind, loss });
+        }
         plan.ops.push(Op::Private { source: path, target, access: Access::ReadOnly });
         Ok(())
     }

@@ -593,12 +593,29 @@ fn a_place_that_cannot_be_made_is_an_error_unless_there_is_no_name_server() {
         compile(&policy, None, &view).err().map(|failure| failure.message)
     };
     let missing = "/etc/resolv.conf";
-    assert!(refused(&["9.9.9.9"], missing, FileKind::Missing, &[]).unwrap().contains("9.9.9.9"));
+    assert_eq!(refused(&["9.9.9.9"], missing, FileKind::Missing, &[]), None);
     assert_eq!(refused(&[], missing, FileKind::Missing, &[]), None);
     assert!(refused(&[], missing, FileKind::Dir, &[]).is_some());
-    assert!(refused(&["9.9.9.9"], "/home/u/r", FileKind::Missing, &[]).is_some());
+    for elsewhere in ["/home/u/r", "/etc/resolvconf/r"] {
+        let message = refused(&["9.9.9.9"], elsewhere, FileKind::Missing, &[]).unwrap();
+        assert!(message.contains("9.9.9.9"), "{message}");
+        assert_eq!(refused(&[], elsewhere, FileKind::Missing, &[]), None);
+    }
     let up = [("/run/link", "")];
     assert!(refused(&["9.9.9.9"], STUB, FileKind::File, &up).unwrap().contains(".."));
+}
+
+#[test]
+fn where_the_host_has_no_list_a_mask_makes_the_place_before_anything_else_in_etc() {
+    let (policy, mut view) = filtered(&["9.9.9.9"], "/etc/resolv.conf", FileKind::Missing, &[]);
+    view.ssh.folder = Some(abs("/etc/ssh/ssh_config.d"));
+    let ops = lines(&policy, &view);
+    let etc: Vec<_> = ops.iter().filter(|op| op.contains("/etc/")).take(3).collect();
+    assert!(etc[0].starts_with("mask") && etc[0].contains("/etc/resolv.conf"), "{etc:?}");
+    assert_eq!(etc[1], "private files/resolv.conf /etc/resolv.conf ro");
+    assert!(etc[2].contains("/etc/ssh/ssh_config.d"), "{etc:?}");
+    let (policy, view) = filtered(&[], "/etc/resolv.conf", FileKind::Missing, &[]);
+    assert!(!lines(&policy, &view).iter().any(|op| op.contains("resolv")));
 }
 
 #[test]

@@ -71,6 +71,22 @@ fn the_usual_order_is_accepted() {
 }
 
 #[test]
+fn the_sessions_own_file_may_stand_in_the_very_place_of_a_mask_and_nothing_else() {
+    let list = "/etc/resolv.conf";
+    let own = |target: &str| Op::Private {
+        source: rel("files/resolv.conf"),
+        target: abs(target),
+        access: Access::ReadOnly,
+    };
+    accepts(vec![mask(list), own(list)]);
+    refuses(vec![mask(list), private("files/resolv.conf", list)]);
+    refuses(vec![mask(list), bind("/home/u/resolv.conf", list)]);
+    refuses(vec![mask(list), own("/etc")]);
+    refuses(vec![mask("/etc"), mask(list), own(list)]);
+    refuses(vec![mask(list), mask("/etc/resolv.conf/x"), own(list)]);
+}
+
+#[test]
 fn root_comes_first_and_each_system_part_once() {
     for double in [Op::Root, Op::Proc, Op::Dev { console: None }] {
         refuses(vec![double]);

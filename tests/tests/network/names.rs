@@ -3,6 +3,7 @@
 use landbox_tests::net::{Outer, address, closed, open, policy};
 use landbox_tests::{Place, worlds};
 use serde_json::{Value, json};
+use std::ffi::OsStr;
 use std::fs;
 
 /// Where a name server of the policy listens.
@@ -272,13 +273,47 @@ fn root_gives_the_host_a_stub_on_loopback_and_the_policys_list_shows() {
     however_the_host_has_it("echo nameserver 127.0.0.1 > $ETC/resolv.conf");
 }
 
-/// There is no place to show it at, and inventing one below a read-only `/etc` would need a layer over all of it.
 #[test]
-fn root_takes_the_hosts_list_away_and_name_servers_are_refused_with_what_to_type() {
+fn root_gives_the_host_a_link_to_nowhere_in_etc_and_the_policys_list_shows() {
+    however_the_host_has_it("ln -s resolv.none $ETC/resolv.conf");
+}
+
+#[test]
+fn root_takes_the_hosts_list_away_and_the_policys_list_shows() {
+    however_the_host_has_it("true");
+}
+
+/// Other mounts below `/etc`, as in a container, keep an overlay off it.
+#[test]
+fn root_takes_the_hosts_list_away_from_among_mounts_and_masks_and_all_of_them_hold() {
+    let outer = Outer::new();
+    let place = Place::new(landbox_tests::World::USUAL);
+    for mounted in ["true", "mount --bind $ETC/issue $ETC/motd"] {
+        let script = format!(
+            "rm -rf {0}/etc; cp -a /etc {0}/etc; ETC={0}/etc; rm -f $ETC/resolv.conf $ETC/motd; echo secret > $ETC/secret; \
+             chmod 644 $ETC/secret; echo issue > $ETC/issue; touch $ETC/motd; mount --bind $ETC /etc; ETC=/etc; {mounted}",
+            place.root().display()
+        );
+        let look = "cat /etc/resolv.conf /etc/motd /etc/secret /etc/later; touch /etc/x /etc/resolv.conf; \
+                    ls /etc/passwd /etc/ssl -d; test -e /etc/later || echo none";
+        let file = place.policy(&with_dns(closed(), &[SERVER]));
+        let hidden = ["--hide", "/etc/secret", "--hide", "/etc/later"].map(OsStr::new);
+        let options = [OsStr::new("--network"), file.as_os_str()].into_iter().chain(hidden);
+        let mut run = place.session(options, ["sh", "-c", look]);
+        let out = run.within_changed(&outer, &script).output().ok();
+        let motd = if mounted == "true" { "" } else { "issue\n" };
+        let expected = format!("nameserver {SERVER}\n{motd}/etc/passwd\n/etc/ssl\nnone\n");
+        assert_eq!(out.text(), expected, "{mounted}: {}", out.errors());
+    }
+}
+
+/// The folder it would lie in is missing as well.
+#[test]
+fn root_leads_the_hosts_list_to_nowhere_and_name_servers_are_refused_with_what_to_type() {
     let outer = Outer::new();
     let place = Place::new(landbox_tests::World::USUAL);
     let script = format!(
-        "cp -a /etc {0}/etc; rm -f {0}/etc/resolv.conf; mount --bind {0}/etc /etc",
+        "cp -a /etc {0}/etc; ln -sf /usr/no/such/list {0}/etc/resolv.conf; mount --bind {0}/etc /etc",
         place.root().display()
     );
     let mut run = outer.session(&place, &with_dns(closed(), &[SERVER]), ["echo", "ran"]);
