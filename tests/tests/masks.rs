@@ -3,6 +3,8 @@
 
 use landbox_tests::{Place, worlds};
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 
 const SECRET: &str = "TOKEN-of-the-owner";
 
@@ -162,5 +164,33 @@ worlds! {
             .ok();
         assert_eq!(fs::read_to_string(place.home.join(".agent/token")).unwrap(), "new\n");
         assert!(!place.home.join("other").exists());
+    }
+}
+
+/// A folder that only another user can look into, with a secret below.
+fn closed(place: &Place) -> PathBuf {
+    let vault = place.outside.join("closed");
+    place.write(vault.join("deeper/key"), SECRET);
+    fs::set_permissions(&vault, fs::Permissions::from_mode(0o700)).unwrap();
+    std::os::unix::fs::chown(&vault, Some(0), Some(0)).unwrap();
+    vault
+}
+
+worlds! {
+    [user_kernel, user_fuse]
+    fn what_is_hidden_in_a_folder_you_cannot_look_into_stays_hidden_when_that_changes(world) {
+        let place = Place::new(world);
+        let vault = closed(&place);
+        let key = vault.join("deeper/key").display().to_string();
+        let script = format!("echo ready; read l; cat {key} || echo hidden");
+        let mut live = place.session(["--hide", &key], ["sh", "-c", &script]).stdin_open().start();
+        live.expect("ready");
+        fs::set_permissions(&vault, fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(fs::read(&key).unwrap(), SECRET.as_bytes());
+        live.write(b"\n");
+        let out = live.wait().ok();
+        assert!(out.text().ends_with("hidden\n"), "{}", out.text());
+        let closed = vault.display().to_string();
+        assert!(out.errors().contains(&format!("you can't look into {closed}")), "{}", out.errors());
     }
 }

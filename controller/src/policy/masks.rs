@@ -23,10 +23,12 @@ pub(super) fn decide(
 ) -> Result<Vec<Mask>> {
     let mut masks = Vec::new();
     for entry in entries {
-        let located = locate(entry, project, facts)?;
+        let mut located = locate(entry, project, facts)?;
         if located.kind == Kind::Denied {
-            warnings.push(format!("{entry}: you can't read it yourself, so nothing is masked"));
-            continue;
+            // Its permissions may change while a session runs. The folder in which nothing can be seen now is hidden whole.
+            located = closed(located.path, facts);
+            let folder = &located.path;
+            warnings.push(format!("{entry}: you can't look into {folder}, so all of it is hidden"));
         }
         refuse_cover(entry, &located, project, facts)?;
         if located.kind == Kind::Missing && matches!(entry.origin, Origin::Flag(_)) {
@@ -80,6 +82,17 @@ fn of(located: &Located, project: &AbsPath, home: &AbsPath) -> Vec<Mask> {
         .chain(located.links.iter().filter(|link| link.is_within(home) || link.is_within(project)))
         .map(|path| Mask { path: path.clone(), kind })
         .collect()
+}
+
+/// The deepest part of a path that can be seen: the folder that is closed.
+fn closed(path: AbsPath, facts: &Facts) -> Located {
+    let mut at = Located { path, kind: Kind::Denied, links: Vec::new(), hops: Vec::new() };
+    while at.kind == Kind::Denied
+        && let Some(parent) = at.path.parent()
+    {
+        at = facts.files.locate(parent.as_path()).unwrap_or(Located { path: parent, ..at });
+    }
+    at
 }
 
 fn refuse_cover(entry: &Entry, located: &Located, project: &AbsPath, facts: &Facts) -> Result<()> {
