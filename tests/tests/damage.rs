@@ -196,3 +196,28 @@ fn what_a_session_wrote_can_be_landed_after_a_power_cut_that_emptied_its_record(
     place.landbox(["undo", "cut"]).output().ok();
     assert_eq!(fs::read(place.project.join("README.md")).unwrap(), readme);
 }
+
+#[test]
+fn a_session_with_another_ones_policy_is_not_resumed_and_lands_as_before() {
+    let place = Place::new(World::USUAL);
+    let hiding = place.home.join(".ssh").display().to_string();
+    let script = "echo by the session >> README.md";
+    place.session(["--name", "closed", "--hide", &hiding], ["sh", "-c", script]).output().ok();
+    let open = changed(&place, "open");
+    let id = place.json(["show", "closed"])["id"].as_str().unwrap().to_owned();
+    let closed = place.state().join("sessions").join(id);
+    let read = |dir: &Path| -> serde_json::Value {
+        serde_json::from_slice(&fs::read(dir.join("snapshot.json")).unwrap()).unwrap()
+    };
+    let mut swapped = read(&closed);
+    let other = read(&open);
+    for key in ["policy", "policy_digest"] {
+        swapped[key] = other[key].clone();
+    }
+    let path = closed.join("snapshot.json");
+    fs::remove_file(&path).unwrap();
+    fs::write(&path, swapped.to_string()).unwrap();
+    refused(&place, &["resume", "closed", "--", "true"], 125, "not the one that was signed");
+    place.landbox(["land", "closed", "--apply", "--yes"]).output().ok();
+    place.landbox(["resume", "open", "--", "true"]).output().ok();
+}

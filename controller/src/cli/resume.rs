@@ -47,6 +47,7 @@ pub(super) fn resume(call: &Invocation, args: ResumeArgs) -> Result<u8> {
     refuse_closed(&session)?;
     refuse_emptied(&session)?;
     same_backends(&session, &starter.facts)?;
+    starter.refuse_unsigned(&session)?;
     run::admit(&session.snapshot.policy, None)?;
     let command = if args.command.is_empty() { frozen_command(&session)? } else { args.command };
     // While nothing is mounted: what is found clean now has its base recorded before the epochs move on.

@@ -3,7 +3,7 @@
 use super::outcome::{self, Unstarted};
 use super::{Invocation, show};
 use crate::credentials::Keeper;
-use crate::error::{Context, Failure, Result};
+use crate::error::{Context, Failure, Kind, Result};
 use crate::host::{self, Facts, LaunchView, helper};
 use crate::land;
 use crate::land::watch::{self, Watcher};
@@ -12,7 +12,7 @@ use crate::overlay::prepare;
 use crate::plan::{self, Compiled};
 use crate::pty::signals::Signals;
 use crate::pty::{self, Beside, Made, Relayed, Stdio, Terminal};
-use crate::seal::Key;
+use crate::seal::{self, Key};
 use crate::session;
 use crate::session::document::Findings;
 use crate::session::egress::Recorder;
@@ -46,6 +46,18 @@ impl<'a> Starter<'a> {
         let key = Key::load(facts.key_dir.as_path())?;
         let signals = Signals::install()?;
         Ok(Self { call, facts, state, signals, key, warned: RefCell::default() })
+    }
+
+    /// Refuses a session whose frozen policy is not the one that was signed when it started.
+    pub(super) fn refuse_unsigned(&self, session: &Session) -> Result<()> {
+        if seal::holds(session, &self.key, self.facts.key_dir.as_path()) {
+            return Ok(());
+        }
+        let id = &session.snapshot.id;
+        let why = "its policy is not the one that was signed when it started";
+        Err(Failure::new(Kind::Refused, format!("session {id}: {why}"))
+            .hint(format!("landbox-audit replay {id} says more"))
+            .hint(format!("landbox diff {id} and landbox land {id} work without")))
     }
 
     /// Prints a warning, once however many attempts a launch takes.

@@ -3,10 +3,12 @@
 //! The key lies in the owner's home: a signature says which key approved a plan (integrity, audit, evidence). It is no
 //! wall between two programs of one user.
 
+mod approved;
 mod folder;
 mod key;
 mod trusted;
 
+pub use approved::holds;
 pub use key::Key;
 pub use trusted::trusted;
 
