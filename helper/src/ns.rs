@@ -94,10 +94,7 @@ fn flags(network: &Network) -> CloneFlags {
     let mounts_and_processes = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID;
     let talk = CloneFlags::CLONE_NEWIPC | CloneFlags::CLONE_NEWUTS;
     let always = CloneFlags::CLONE_NEWUSER | mounts_and_processes | talk;
-    match network {
-        Network::Host => always,
-        Network::None | Network::Policy(_) => always | CloneFlags::CLONE_NEWNET,
-    }
+    if network.is_own() { always | CloneFlags::CLONE_NEWNET } else { always }
 }
 
 /// Writes the two maps of the namespace of process `pid`. From the parent's side: no capability over the caller's own

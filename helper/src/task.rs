@@ -21,7 +21,7 @@ use nix::sys::stat::{Mode, stat, umask};
 use nix::unistd::{
     AccessFlags, access, chdir, dup2_stderr, dup2_stdin, dup2_stdout, execve, setsid,
 };
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 const STAGE: Stage = Stage::Confine;
@@ -112,14 +112,13 @@ fn execute(program: &Program) -> i32 {
     tried.errno
 }
 
-fn try_one(Program { argv, env, .. }: &Program, path: &CString) -> Errno {
-    let Err(errno) = execve(path, argv, env);
-    if errno != Errno::ENOEXEC {
-        return errno;
+fn try_one(program: &Program, path: &CStr) -> Errno {
+    match execve(path, &program.argv, &program.env) {
+        // A script without a first line that names its interpreter.
+        Err(Errno::ENOEXEC) => {
+            let Err(errno) = execve(SHELL, &program.as_script(SHELL, path), &program.env);
+            errno
+        }
+        Err(errno) => errno,
     }
-    // A script without a first line that names its interpreter.
-    let script = [SHELL, path.as_c_str()].into_iter();
-    let argv: Vec<_> = script.chain(argv.iter().skip(1).map(CString::as_c_str)).collect();
-    let Err(errno) = execve(SHELL, &argv, env);
-    errno
 }

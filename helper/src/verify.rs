@@ -10,7 +10,7 @@ use landbox_shared::exec::Exec;
 use landbox_shared::judge::judge;
 use landbox_shared::plan::{Plan, Stdio};
 use landbox_shared::wire;
-use nix::sys::stat::{SFlag, fstat};
+use nix::sys::stat::fstat;
 use std::io::{stderr, stdin, stdout};
 use std::os::fd::AsFd;
 
@@ -48,20 +48,13 @@ pub(crate) fn verify(received: Received) -> Result<Verified, Failure> {
     Ok(Verified { caller, plan, exec, envelope_digest, pipe })
 }
 
-/// A descriptor opened by the caller leads, re-opened through `/proc/self/fd`, to the real file through the caller's
-/// own mount, whatever is read-only inside. So a pipe, or nothing of the caller's: a terminal is opened anew.
+/// Whether the descriptors 0 to 2 are what the plan says.
 fn judge_stdio(stdio: &[Stdio; 3]) -> Result<(), Failure> {
     let (stdin, stdout, stderr) = (stdin(), stdout(), stderr());
     let fds = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
     for (n, (kind, fd)) in stdio.iter().zip(fds).enumerate() {
-        match kind {
-            Stdio::Pty => {}
-            Stdio::Pipe => {
-                let mode = fstat(fd).stage(STAGE, "reading what a descriptor is")?.st_mode;
-                let pipe = mode & SFlag::S_IFMT.bits() == SFlag::S_IFIFO.bits();
-                require(pipe, STAGE, format!("descriptor {n} is not a pipe"))?;
-            }
-        }
+        let mode = fstat(fd).stage(STAGE, "reading what a descriptor is")?.st_mode;
+        require(kind.allows(mode), STAGE, format!("descriptor {n} is not a pipe"))?;
     }
     Ok(())
 }

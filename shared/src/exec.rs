@@ -1,7 +1,7 @@
 //! What the task is started with. It travels in a frame of its own, never on disk and never in an argument list.
 
 use serde::{Deserialize, Serialize};
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fmt;
 
 /// Arguments and environment of the task.
@@ -99,6 +99,11 @@ impl Program {
         };
         let candidates = all(exec.candidates())?;
         Some(Self { candidates, argv: all(exec.argv)?, env: all(exec.env)? })
+    }
+
+    /// Its arguments where `shell` runs the script at `path`, which names no interpreter.
+    pub fn as_script<'a>(&'a self, shell: &'a CStr, path: &'a CStr) -> Vec<&'a CStr> {
+        [shell, path].into_iter().chain(self.argv.iter().skip(1).map(CString::as_c_str)).collect()
     }
 
     /// Whether it is named by a path, and looked for nowhere else.

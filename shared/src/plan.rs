@@ -70,6 +70,20 @@ pub enum Stdio {
     Pipe,
 }
 
+impl Stdio {
+    /// Whether a descriptor of the caller's, of a file with this mode, may be in its place. One that a caller opened leads,
+    /// opened again through `/proc/self/fd`, to the real file through the caller's own mount, whatever is read-only inside.
+    /// So a pipe, or nothing of the caller's: a terminal is opened anew.
+    pub fn allows(self, mode: u32) -> bool {
+        const KIND: u32 = 0o170_000;
+        const PIPE: u32 = 0o010_000;
+        match self {
+            Self::Pty => true,
+            Self::Pipe => mode & KIND == PIPE,
+        }
+    }
+}
+
 /// Read-only or read-write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Access {
@@ -208,6 +222,13 @@ pub fn opens_a_mask(target: &AbsPath, masks: &BTreeSet<&AbsPath>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_pipe_may_be_in_a_pipes_place() {
+        let kinds = [0o010_600, 0o100_644, 0o020_620, 0o140_755, 0o040_755, 0o060_660];
+        assert_eq!(kinds.map(|mode| Stdio::Pipe.allows(mode)), kinds.map(|mode| mode == 0o010_600));
+        assert!(kinds.into_iter().all(|mode| Stdio::Pty.allows(mode)));
+    }
 
     #[test]
     fn a_target_in_or_around_a_mask_opens_it_and_a_neighbour_does_not() {

@@ -117,6 +117,14 @@ pub enum Network {
 }
 
 impl Network {
+    /// Whether the session has a network namespace of its own.
+    pub fn is_own(&self) -> bool {
+        match self {
+            Self::Host => false,
+            Self::None | Self::Policy(_) => true,
+        }
+    }
+
     /// Which of the three it is.
     pub fn kind(&self) -> NetworkKind {
         match self {

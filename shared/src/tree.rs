@@ -64,8 +64,41 @@ pub fn loss(masks: &Masks) -> Loss {
     masks.values().map(|(_, loss)| *loss).min().unwrap_or(Loss::Tolerated)
 }
 
+/// What the mask folders of a folder hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sketch<L> {
+    /// The folders on the way, a path before what lies below it, and how they look.
+    pub folders: BTreeMap<RelPath, L>,
+    /// What is hidden: the masked paths, and whatever is in their way.
+    pub hidden: BTreeSet<RelPath>,
+    /// What shows in place of a masked path.
+    pub shown: Vec<(RelPath, MaskKind)>,
+}
+
+/// Sketches them; `look` says how a folder looks.
+pub fn sketch<L>(masks: &Masks, look: impl Fn(&RelPath) -> Option<L>) -> Sketch<L> {
+    let (mut folders, mut hidden) = (BTreeMap::new(), BTreeSet::new());
+    let is_in = |folders: &BTreeMap<RelPath, L>, path: &RelPath| {
+        path.parent().is_none_or(|parent| folders.contains_key(&parent))
+    };
+    for path in ways(masks) {
+        if !is_in(&folders, &path) {
+            continue;
+        }
+        match look(&path) {
+            Some(look) => drop(folders.insert(path, look)),
+            // No folder that we can see: it gets hidden itself, with everything that may appear below it.
+            None => drop(hidden.insert(path)),
+        }
+    }
+    let reached = masks.iter().filter(|(path, _)| is_in(&folders, path));
+    let shown: Vec<_> = reached.map(|(path, (kind, _))| (path.clone(), *kind)).collect();
+    hidden.extend(shown.iter().map(|(path, _)| path.clone()));
+    Sketch { folders, hidden, shown }
+}
+
 /// The folders on the way to masks, a path before what lies below it, but for those that are masked themselves.
-pub fn ways(masks: &Masks) -> BTreeSet<RelPath> {
+fn ways(masks: &Masks) -> BTreeSet<RelPath> {
     let above = |path: &RelPath| successors(path.parent(), RelPath::parent);
     masks.keys().flat_map(above).filter(|path| !masks.contains_key(path)).collect()
 }
@@ -107,5 +140,17 @@ mod tests {
         assert!(ways(&masks).iter().eq(&["a", "a/b"].map(rel)));
         assert_eq!(loss(&masks), Loss::EndsSession);
         assert_eq!(loss(&Masks::new()), Loss::Tolerated);
+    }
+
+    #[test]
+    fn what_is_no_folder_on_the_way_to_a_mask_is_hidden_itself() {
+        let rel = |path: &str| RelPath::new(path).unwrap();
+        let kinds =
+            [("a/b/c", MaskKind::File), ("a/no/d/e", MaskKind::Dir), ("top", MaskKind::Missing)];
+        let masks = kinds.map(|(path, kind)| (rel(path), (kind, Loss::EndsSession))).into();
+        let found = sketch(&masks, |path| [rel("a"), rel("a/b")].contains(path).then_some(7));
+        assert_eq!(found.folders, [(rel("a"), 7), (rel("a/b"), 7)].into());
+        assert_eq!(found.hidden, ["a/b/c", "a/no", "top"].map(rel).into());
+        assert_eq!(found.shown, [(rel("a/b/c"), MaskKind::File), (rel("top"), MaskKind::Missing)]);
     }
 }

@@ -13,7 +13,7 @@ use crate::sys::mount::{NODEV, NOEXEC, NOSUID, RDONLY, clone_tree, restrict};
 use landbox_shared::path::{AbsPath, RelPath};
 use landbox_shared::plan::Loss;
 use landbox_shared::policy::MaskKind;
-use landbox_shared::tree::{Masks, ways};
+use landbox_shared::tree::{Masks, Sketch, sketch};
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat};
 use nix::sys::stat::{
@@ -22,7 +22,6 @@ use nix::sys::stat::{
 };
 use nix::sys::time::TimeSpec;
 use nix::unistd::{Gid, Uid, fchownat};
-use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 
 /// The lowers of an overlay that shows `real` without what is masked, top first.
@@ -40,41 +39,27 @@ pub(super) fn lowers(
 
 fn build(world: &mut World, real: OwnedFd, masks: &Masks) -> nix::Result<Vec<OwnedFd>> {
     let (show, hide) = (world.scratch_folder()?, world.scratch_folder()?);
-    // The folders on the way, a path before what lies below it, and how they look.
-    let mut looks: BTreeMap<RelPath, FileStat> = BTreeMap::new();
-    let mut hidden: BTreeSet<RelPath> = BTreeSet::new();
-    for path in ways(masks) {
-        if path.parent().is_some_and(|parent| !looks.contains_key(&parent)) {
-            continue;
-        }
-        match open_beneath(&real, path.as_bytes(), PLACE).and_then(fstat) {
-            Ok(stat) if stat.st_mode & libc::S_IFMT == libc::S_IFDIR => {
-                for folder in [&show, &hide] {
-                    mkdirat(folder, path.as_bytes(), Mode::S_IRWXU)?;
-                }
-                looks.insert(path, stat);
-            }
-            // No folder that we can see: it gets hidden itself, with everything that may appear below it.
-            Ok(_) | Err(_) => {
-                hidden.insert(path);
-            }
-        }
+    let look = |path: &RelPath| {
+        let stat = open_beneath(&real, path.as_bytes(), PLACE).and_then(fstat).ok();
+        stat.filter(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFDIR)
+    };
+    let Sketch { folders, hidden, shown } = sketch(masks, look);
+    for path in folders.keys() {
+        mkdirat(&show, path.as_bytes(), Mode::S_IRWXU)?;
+        mkdirat(&hide, path.as_bytes(), Mode::S_IRWXU)?;
     }
-    for (path, (kind, _)) in masks {
-        if path.parent().is_none_or(|parent| looks.contains_key(&parent)) {
-            hidden.insert(path.clone());
-            match kind {
-                MaskKind::Dir => make(&show, path.as_bytes(), Kind::Folder)?,
-                MaskKind::File => make(&show, path.as_bytes(), Kind::Other)?,
-                MaskKind::Missing => {}
-            }
+    for (path, kind) in shown {
+        match kind {
+            MaskKind::Dir => make(&show, path.as_bytes(), Kind::Folder)?,
+            MaskKind::File => make(&show, path.as_bytes(), Kind::Other)?,
+            MaskKind::Missing => {}
         }
     }
     for path in hidden {
         mknodat(&hide, path.as_bytes(), SFlag::S_IFCHR, Mode::empty(), 0)?;
     }
     // The merged view takes a folder's mode, owner and times from the topmost one: that must look like the real.
-    for (path, stat) in &looks {
+    for (path, stat) in &folders {
         copy_look(&show, path.as_bytes(), stat)?;
     }
     copy_look(&show, b".", &fstat(&real)?)?;
