@@ -15,7 +15,7 @@ if [ "${1:-}" = "--programs" ]; then
   programs=$(realpath "$2")
   shift 2
 fi
-if [ $# -gt 1 ] || [ "${1#-}" != "${1:-}" ]; then
+if [ $# -gt 1 ] || [[ ${1:-} = -* ]]; then
   sed -n '2,7s/^# \{0,1\}//p' "$0" >&2
   exit 2
 fi

@@ -1,6 +1,7 @@
 //! Whether the owner of a session can write in the project at all. No unprivileged overlay can copy up a file whose owner
 //! or group the session does not map, and root's session has no capability to write what is another's.
 
+use crate::ui::text::counted;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -46,8 +47,8 @@ impl Writer {
         let why = if self.maps_everyone { "user" } else { "user or group" };
         (count > 0).then(|| {
             format!(
-                "{count} of the top entries of {shown} belong to another {why} and can't be changed inside; \
-                 landbox doctor tells more"
+                "in {shown}, {} to another {why} and can't be changed inside; landbox doctor tells more",
+                counted(count as u64, "top entry belongs", "top entries belong")
             )
         })
     }
@@ -65,7 +66,7 @@ mod tests {
         let writer = Writer { uid: meta.uid(), gid: meta.gid(), maps_everyone: false };
         assert_eq!(writer.warning(dir.path()), None);
         let shared = Writer { gid: meta.gid() + 1, ..writer }.warning(dir.path()).unwrap();
-        assert!(shared.starts_with("2 of the top entries"), "{shared}");
+        assert!(shared.contains(", 2 top entries belong to"), "{shared}");
         // Root knows every group, but another user's files stay another's.
         let root = Writer { gid: meta.gid() + 1, maps_everyone: true, ..writer };
         assert_eq!(root.warning(dir.path()), None);
