@@ -81,9 +81,8 @@ impl Watch {
         let mut text = Vec::with_capacity(mountinfo::USUAL);
         let read = self.table.rewind().and_then(|()| self.table.read_to_end(&mut text));
         read.stage(WATCH, "reading the list of mounts")?;
-        let lost = mountinfo::lost(&text, &self.ours)
-            .ok_or_else(|| refused(WATCH, "the list of mounts is not readable"))?;
-        Ok(lost.map(<[u8]>::to_vec))
+        mountinfo::lost(&text, &self.ours)
+            .ok_or_else(|| refused(WATCH, "the list of mounts is not readable"))
     }
 }
 

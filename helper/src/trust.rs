@@ -34,9 +34,8 @@ pub(crate) fn find(
             Err(failure) if failure.errno == libc::ENOENT => {}
             Err(failure) => return Err(failure),
             Ok(text) => {
-                let key =
-                    trust::key_for(uid, &text).map_err(|why| refused_at(STAGE, &name, why))?;
-                return Ok(Some(key));
+                let key = trust::key_for(uid, &text).map(Some);
+                return key.map_err(|why| refused_at(STAGE, &name, why));
             }
         }
     }

@@ -42,11 +42,11 @@ pub fn at<'m, 'a>(mounts: &'m [Mount<'a>], point: &[u8]) -> Option<&'m Mount<'a>
 }
 
 /// The place of a mount among `ours`, by number and place, that is gone from there. `None` where the list is not readable.
-pub fn lost<'o>(table: &[u8], ours: &'o [(u32, Box<[u8]>)]) -> Option<Option<&'o [u8]>> {
+pub fn lost(table: &[u8], ours: &[(u32, Box<[u8]>)]) -> Option<Option<Vec<u8>>> {
     let mounts = parse(table)?;
     let there: HashMap<u32, &Mount<'_>> = mounts.iter().map(|mount| (mount.id, mount)).collect();
     let in_place = |id: &u32, place: &[u8]| there.get(id).is_some_and(|m| m.point() == place);
-    Some(ours.iter().find(|(id, place)| !in_place(id, place)).map(|(_, place)| &**place))
+    Some(ours.iter().find(|(id, place)| !in_place(id, place)).map(|(_, place)| place.to_vec()))
 }
 
 /// Digest over every mount: place, root, type, flags, device. Not the text of a file system's own options.
@@ -168,8 +168,8 @@ mod tests {
         let ours = |id, place: &str| [(id, place.as_bytes().into())];
         let first = ours(21, &String::from_utf8(parse(TABLE).unwrap()[0].point()).unwrap());
         assert_eq!(lost(TABLE, &first), Some(None));
-        assert_eq!(lost(TABLE, &ours(21, "/moved")), Some(Some(&b"/moved"[..])));
-        assert_eq!(lost(TABLE, &ours(99, "/gone")), Some(Some(&b"/gone"[..])));
+        assert_eq!(lost(TABLE, &ours(21, "/moved")), Some(Some(b"/moved".to_vec())));
+        assert_eq!(lost(TABLE, &ours(99, "/gone")), Some(Some(b"/gone".to_vec())));
         assert_eq!(lost(b"x", &first), None);
     }
 

@@ -49,11 +49,7 @@ fn build(world: &mut World, real: OwnedFd, masks: &Masks) -> nix::Result<Vec<Own
         mkdirat(&hide, path.as_bytes(), Mode::S_IRWXU)?;
     }
     for (path, kind) in shown {
-        match kind {
-            MaskKind::Dir => make(&show, path.as_bytes(), Kind::Folder)?,
-            MaskKind::File => make(&show, path.as_bytes(), Kind::Other)?,
-            MaskKind::Missing => {}
-        }
+        stand_in(&show, &path, kind)?;
     }
     for path in hidden {
         mknodat(&hide, path.as_bytes(), SFlag::S_IFCHR, Mode::empty(), 0)?;
@@ -64,6 +60,15 @@ fn build(world: &mut World, real: OwnedFd, masks: &Masks) -> nix::Result<Vec<Own
     }
     copy_look(&show, b".", &fstat(&real)?)?;
     Ok(vec![show, hide, real])
+}
+
+/// Makes the empty object that shows in place of a masked path.
+pub(super) fn stand_in(folder: &OwnedFd, path: &RelPath, kind: MaskKind) -> nix::Result<()> {
+    match kind {
+        MaskKind::Dir => make(folder, path.as_bytes(), Kind::Folder),
+        MaskKind::File => make(folder, path.as_bytes(), Kind::Other),
+        MaskKind::Missing => Ok(()),
+    }
 }
 
 /// Gives a folder the mode, owner and times in `stat`. An owner whom the session's user namespace does not know

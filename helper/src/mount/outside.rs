@@ -116,8 +116,8 @@ fn cover_with_copy(
     place: &OwnedFd,
     masks: &Masks,
 ) -> Result<(), Failure> {
-    let first = |path: &[u8]| path.split(|b| *b == b'/').next().unwrap_or_default().to_vec();
-    let hidden: BTreeSet<Vec<u8>> = masks.keys().map(|path| first(path.as_bytes())).collect();
+    let hidden: BTreeSet<&[u8]> =
+        masks.keys().filter_map(|path| path.components().next()).collect();
     let copy = new_tmpfs(0o755, COPY_BYTES, NOSUID | NODEV).at(folder, "making a tmpfs")?;
     world.attach_at(&copy, place, folder, loss(masks))?;
     let fill = || {
@@ -126,19 +126,13 @@ fn cover_with_copy(
         for entry in std::fs::read_dir(list).map_err(number)? {
             let name = entry.map_err(number)?.file_name();
             if !hidden.contains(name.as_bytes()) {
-                match copy_entry(place, &copy, &name) {
-                    // The host removed it meanwhile.
-                    Ok(()) | Err(Errno::ENOENT) => {}
-                    Err(errno) => return Err(errno),
-                }
+                // The host may have removed it meanwhile.
+                let copied = copy_entry(place, &copy, &name);
+                copied.or_else(|errno| if errno == Errno::ENOENT { Ok(()) } else { Err(errno) })?;
             }
         }
         for (path, (kind, _)) in masks.iter().filter(|(path, _)| path.parent().is_none()) {
-            match kind {
-                MaskKind::Dir => make(&copy, path.as_bytes(), Kind::Folder)?,
-                MaskKind::File => make(&copy, path.as_bytes(), Kind::Other)?,
-                MaskKind::Missing => {}
-            }
+            mask::stand_in(&copy, path, *kind)?;
         }
         mask::copy_look(&copy, b".", &fstat(place)?)?;
         restrict(&copy, RDONLY | NOSUID | NODEV, false)
