@@ -1,9 +1,11 @@
 //! Beginnings and ends: whatever dies, nothing is left running or mounted, and nothing written is lost.
 #![allow(clippy::unwrap_used)] // the lint knows test functions, not the functions they share
 
+use landbox_tests::net::Outer;
 use landbox_tests::procs::{self, Proc};
 use landbox_tests::run::Live;
 use landbox_tests::snapshot::{Depth, Snapshot};
+use landbox_tests::world::Overlay;
 use landbox_tests::{Place, worlds};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -35,7 +37,7 @@ fn named<'a>(tree: &'a [Proc], name: &str) -> Vec<&'a Proc> {
 }
 
 worlds! {
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn a_caller_that_ignores_the_end_of_its_children_gets_the_end_of_a_session(world) {
         let place = Place::new(world);
         let ignore = "import signal,os,sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); \
@@ -54,7 +56,7 @@ worlds! {
         all_is_over(&place, &tree);
     }
 
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn killing_any_process_of_the_helper_ends_everything(world) {
         let place = Place::new(world);
         let (live, tree) = running(&place);
@@ -88,7 +90,7 @@ worlds! {
         all_is_over(&place, &tree);
     }
 
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn a_polite_end_ends_everything_too(world) {
         for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129)] {
             let place = Place::new(world);
@@ -99,7 +101,7 @@ worlds! {
         }
     }
 
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn strays_end_with_the_command(world) {
         let place = Place::new(world);
         let script = "setsid sleep 887 & setsid sh -c 'trap \"\" TERM HUP INT; sleep 886' & sleep 0.5; echo kept > kept.txt; read x";
@@ -123,7 +125,7 @@ worlds! {
         assert_eq!(text, "0\n");
     }
 
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn killed_at_any_moment_of_the_start_nothing_is_left(world) {
         let place = Place::new(world);
         place.sh("true").output().ok();
@@ -144,7 +146,45 @@ worlds! {
         place.session(["--name", "again"], ["true"]).output().ok();
     }
 
-    [user_kernel, user_fuse, root_kernel]
+    // What a machine that goes down leaves: nobody had the time to write anything more, and the boot id is another.
+    [user_kernel, user_fuse, root_kernel, root_fuse]
+    fn root_reboots_and_the_session_is_reviewed_resumed_and_landed(world) {
+        let place = Place::new(world);
+        let (live, tree) = running(&place);
+        procs::kill(live.pid(), Signal::STOP);
+        tree.iter().for_each(|one| procs::kill(one.pid, Signal::STOP));
+        let session = place.sessions().remove(0);
+        let state = || std::fs::read_to_string(session.join("state.json")).unwrap();
+        let before = state();
+        // Stopped, none of them notices the end of another.
+        tree.iter().for_each(|one| procs::kill(one.pid, Signal::KILL));
+        procs::kill(live.pid(), Signal::KILL);
+        live.wait();
+        procs::gone(&tree, 5);
+        assert_eq!(state(), before, "nobody wrote it down");
+        assert!(before.contains("\"running\""), "{before}");
+        if world.overlay == Overlay::Kernel {
+            // Only its owner's with rights: the folder has no mode at all.
+            assert!(session.join("layers/project/work.1/work/incompat/volatile").exists(), "no mark of a volatile mount");
+        }
+
+        let id = place.outside.join("boot_id");
+        place.write(&id, "00112233-4455-6677-8899-aabbccddeeff\n");
+        let script = format!("mount --bind {} /proc/sys/kernel/random/boot_id", id.display());
+        let rebooted = |args: &[&str]| place.landbox(args).within_changed(&Outer::new(), &script).output();
+        let shown: Value = rebooted(&["show", "--json"]).ok().json();
+        assert_eq!((&shown["state"], &shown["exit"]), (&"failed".into(), &Value::Null), "{shown:#}");
+        rebooted(&["gc"]).ok();
+        let card: Value = rebooted(&["diff", "--json"]).ok().json();
+        assert_eq!(card["changes"][0]["path"], "kept.txt", "{card:#}");
+        let name = session.file_name().unwrap().to_str().unwrap();
+        let resumed = place.landbox(["resume", name, "--", "sh", "-c", "cat kept.txt; echo more >> kept.txt"]).output().ok();
+        assert_eq!(resumed.text(), "kept\n");
+        rebooted(&["land", name, "--apply", "--yes"]).ok();
+        assert_eq!(std::fs::read_to_string(place.project.join("kept.txt")).unwrap(), "kept\nmore\n");
+    }
+
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn deletions_hold_when_the_session_is_resumed(world) {
         let place = Place::new(world);
         place
@@ -157,7 +197,7 @@ worlds! {
         assert_eq!(place.changes(), before);
     }
 
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn discarding_leaves_nothing_whatever_the_modes(world) {
         let place = Place::new(world);
         place
@@ -172,7 +212,7 @@ worlds! {
         place.session(["--name", "s"], ["true"]).output().ok();
     }
 
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn when_the_command_s_status_is_known_nothing_of_the_session_writes_any_more(world) {
         let place = Place::new(world);
         for n in 0..10 {
@@ -187,7 +227,7 @@ worlds! {
         }
     }
 
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn a_session_is_taken_up_again_the_moment_it_has_ended(world) {
         let place = Place::new(world);
         place.session(["--name", "s"], ["sh", "-c", "echo 0 > log"]).output().ok();
@@ -202,7 +242,7 @@ worlds! {
         assert_eq!(std::fs::read_to_string(place.project.join("log")).unwrap().lines().count(), rounds + 1);
     }
 
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn a_session_can_be_thrown_away_and_collected_the_moment_it_has_ended(world) {
         let place = Place::new(world);
         for _ in 0..15 {
@@ -213,7 +253,7 @@ worlds! {
         }
     }
 
-    [user_kernel, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn the_session_s_lock_is_held_until_its_mounts_are_gone(world) {
         let place = Place::new(world);
         for _ in 0..15 {
@@ -223,7 +263,7 @@ worlds! {
             let of = |parent: i32| tree.iter().filter(move |p| p.parent == parent);
             let monitor = of(live.pid()).next().unwrap();
             // The last process with the session's mounts: it ends when they are undone.
-            let init = of(monitor.pid).next().unwrap();
+            let init = of(monitor.pid).find(|p| p.name != "fuse-overlayfs").unwrap();
             live.write(b"\n");
             live.wait().ok();
             let lock = std::fs::File::open(place.sessions()[0].join("lock")).unwrap();
@@ -237,7 +277,7 @@ worlds! {
         }
     }
 
-    [user_kernel, user_fuse]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn two_sessions_on_one_project_see_nothing_of_each_other(world) {
         let place = Place::new(world);
         let mut first = place
@@ -270,7 +310,7 @@ worlds! {
         assert_eq!(place.changes(), [("kept.txt".to_owned(), "added".to_owned())]);
     }
 
-    [user_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn a_running_session_can_be_looked_at(world) {
         let place = Place::new(world);
         let (live, tree) = running(&place);
@@ -282,7 +322,7 @@ worlds! {
         all_is_over(&place, &tree);
     }
 
-    [user_kernel, user_fuse]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn many_sessions_start_at_once(world) {
         let place = Place::new(world);
         let all: Vec<Live> = (0..12).map(|n| place.sh(&format!("echo {n} > n; cat n")).start()).collect();
