@@ -1,0 +1,67 @@
+//! What was settled when a session was made holds at every resumption, whatever the configuration says by then.
+#![allow(clippy::unwrap_used)] // tests
+
+use landbox_tests::{Place, worlds};
+use serde_json::json;
+use std::fs;
+use std::path::PathBuf;
+
+/// What a session can tell of its rules, a line each.
+const LOOK: &str = r#"
+    echo "env $MODEL $ADDED"
+    echo "hidden $(cat .env 2>/dev/null) $(cat notes)"
+    if echo x >> src/main.py; then echo "source open"; else echo "source shut"; fi 2>/dev/null
+    if echo x >> README.md; then echo "readme open"; else echo "readme shut"; fi 2>/dev/null
+    echo "token $(cat ~/.agent/token)"; echo "$1" > ~/.agent/token; echo "$1" > ~/.other/token
+    echo "network $(cut -s -d: -f1 /proc/net/dev | tr -d ' \n')"
+"#;
+
+fn bots(place: &Place) -> PathBuf {
+    place.home.join(".config/landbox/bots.json")
+}
+
+/// What a session says that was made by the bot, and what its owner finds afterwards.
+fn said(model: &str, token: &str) -> String {
+    format!("env {model} \nhidden  notes\nsource shut\nreadme open\ntoken {token}\nnetwork lo\n")
+}
+
+worlds! {
+    [user_kernel, user_fuse, root_kernel, root_fuse]
+    fn a_resumed_session_keeps_the_rules_it_was_made_with(world) {
+        let place = Place::new(world);
+        for (file, content) in [("project/.env", "SECRET\n"), ("project/notes", "notes\n"), (".agent/token", "first\n"), (".other/token", "kept\n")] {
+            place.write(place.home.join(file), content);
+        }
+        let bot = json!([{
+            "name": "b", "env": {"MODEL": "small"}, "sandboxHidePaths": [".env"], "sandboxReadonlyPaths": ["src"],
+            "authPaths": ["~/.agent"], "sandboxNetwork": false,
+        }]);
+        place.write(bots(&place), bot.to_string());
+        let look = |word: &str| ["sh", "-c", LOOK, "sh", word].map(str::to_owned);
+        let read = |name: &str| fs::read_to_string(place.home.join(name)).unwrap();
+        let out = place.session(["--bot", "b", "--name", "s"], look("second")).output().ok();
+        assert_eq!(out.text(), said("small", "first"), "{}", out.errors());
+        let policy = place.json(["show", "s"])["boundary"]["policy_digest"].clone();
+
+        // Everything the other way round; broken; gone.
+        let other = json!([{
+            "name": "b", "env": {"MODEL": "large", "ADDED": "x"}, "sandboxHidePaths": ["notes"],
+            "sandboxReadonlyPaths": ["README.md"], "authPaths": ["~/.other"], "sandbox": false,
+        }]);
+        let mut token = "second".to_owned();
+        for (next, content) in [("third", other.to_string()), ("fourth", "[{".to_owned()), ("fifth", String::new())] {
+            if content.is_empty() {
+                fs::remove_file(bots(&place)).unwrap();
+            } else {
+                place.write(bots(&place), content);
+            }
+            let mut run = place.landbox(["resume", "s", "--"]);
+            let out = run.args(look(next)).output().ok();
+            assert_eq!(out.text(), said("small", &token), "{}", out.errors());
+            assert_eq!((read(".agent/token"), read(".other/token")), (format!("{next}\n"), "kept\n".to_owned()));
+            assert_eq!(place.json(["show", "s"])["boundary"]["policy_digest"], policy);
+            next.clone_into(&mut token);
+        }
+        assert_eq!(place.changes(), [("README.md".to_owned(), "modified".to_owned())]);
+    }
+}
