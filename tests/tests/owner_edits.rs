@@ -5,6 +5,7 @@
 use landbox_tests::run::Live;
 use landbox_tests::{Place, worlds};
 use serde_json::Value;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -63,7 +64,7 @@ fn land(place: &Place, args: &[&str]) -> i32 {
 }
 
 worlds! {
-    [user_kernel, user_fuse, root_kernel] fn edits_of_other_lines_meanwhile_are_merged_and_named_while_it_runs(world) {
+    [user_kernel, user_fuse, root_kernel, root_fuse] fn edits_of_other_lines_meanwhile_are_merged_and_named_while_it_runs(world) {
         let place = Place::new(world);
         for name in ["f", "moved over"] {
             place.write(place.project.join(name), EIGHT);
@@ -90,7 +91,7 @@ worlds! {
         assert_eq!(place.landbox(["land"]).output().code(), 4);
     }
 
-    [user_kernel, user_fuse, root_kernel] fn what_the_owner_made_of_a_changed_file_stays_until_they_say_otherwise(world) {
+    [user_kernel, user_fuse, root_kernel, root_fuse] fn what_the_owner_made_of_a_changed_file_stays_until_they_say_otherwise(world) {
         let owner: [(&str, Edit); 4] = [
             ("same line", &|f| std::fs::write(f, EIGHT.replace('1', "mine")).unwrap()),
             ("deleted", &|f| std::fs::remove_file(f).unwrap()),
@@ -124,7 +125,7 @@ worlds! {
         }
     }
 
-    [user_kernel, user_fuse, root_kernel] fn a_file_replaced_before_the_session_wrote_it_is_never_merged_with_the_wrong_base(world) {
+    [user_kernel, user_fuse, root_kernel, root_fuse] fn a_file_replaced_before_the_session_wrote_it_is_never_merged_with_the_wrong_base(world) {
         let place = Place::new(world);
         let file = place.project.join("f");
         place.write(&file, EIGHT);
@@ -163,7 +164,7 @@ worlds! {
         assert_eq!(read(&file), EIGHT.replace('1', "the owner's") + "theirs\n");
     }
 
-    [user_kernel, user_fuse, root_kernel] fn a_folder_replaced_meanwhile_is_no_base_for_what_lies_in_it(world) {
+    [user_kernel, user_fuse, root_kernel, root_fuse] fn a_folder_replaced_meanwhile_is_no_base_for_what_lies_in_it(world) {
         let place = Place::new(world);
         for dir in ["d", "other"] {
             place.write(place.project.join(dir).join("f"), format!("{dir}\n{EIGHT}"));
@@ -179,7 +180,7 @@ worlds! {
         assert_eq!(read(at("d/g")), "other\n");
     }
 
-    [user_kernel, user_fuse, root_kernel] fn edits_of_other_files_never_matter(world) {
+    [user_kernel, user_fuse, root_kernel, root_fuse] fn edits_of_other_files_never_matter(world) {
         let place = Place::new(world);
         let at = |name: &str| place.project.join(name);
         let live = begin(&place, "echo theirs >> src/main.py; rm src/deep/er/file.txt", "");
@@ -198,7 +199,7 @@ worlds! {
         assert!(!at("src/deep/er/file.txt").exists());
     }
 
-    [user_kernel, user_fuse, root_kernel] fn what_was_taken_survives_a_killed_landbox(world) {
+    [user_kernel, user_fuse, root_kernel, root_fuse] fn what_was_taken_survives_a_killed_landbox(world) {
         let place = Place::new(world);
         let file = place.project.join("f");
         place.write(&file, EIGHT);
@@ -213,7 +214,7 @@ worlds! {
         assert_eq!(read(&file), EIGHT.replace('8', "eight").replace('1', "one"));
     }
 
-    [user_kernel, user_fuse, root_kernel] fn what_the_owner_deleted_unseen_is_not_put_back(world) {
+    [user_kernel, user_fuse, root_kernel, root_fuse] fn what_the_owner_deleted_unseen_is_not_put_back(world) {
         let place = Place::new(world);
         let at = |name: &str| place.project.join(name);
         for name in ["f", "moved", "kept/g"] {
@@ -257,7 +258,7 @@ worlds! {
         assert_eq!(read(at("kept/g")), "theirs\n");
     }
 
-    [user_kernel, user_fuse] fn what_was_lost_to_the_watch_is_a_conflict_and_what_it_found_again_is_merged(world) {
+    [user_kernel, user_fuse, root_kernel, root_fuse] fn what_was_lost_to_the_watch_is_a_conflict_and_what_it_found_again_is_merged(world) {
         let place = Place::new(world);
         let at = |name: &str| place.project.join(name);
         for name in ["f", "g"] {
@@ -300,6 +301,25 @@ worlds! {
         assert_eq!(read(at("g")), EIGHT.replace('8', "eight").replace('1', "one"));
     }
 
+    // A file without a name tells the time just before the start; a folder that takes none leaves it unknown.
+    [user_kernel, user_fuse] fn in_a_folder_that_takes_no_file_all_is_a_conflict_and_lands_when_told(world) {
+        let place = Place::new(world);
+        let file = place.project.join("src/main.py");
+        std::fs::set_permissions(&place.project, PermissionsExt::from_mode(0o555)).unwrap();
+        let script = "echo more >> src/main.py; echo new > src/new";
+        place.session(["--name", "s"], ["sh", "-c", script]).output().ok();
+        let states = states(&place);
+        let before = read(&file);
+        assert!(states.contains(&("src/main.py".to_owned(), "conflict".to_owned())), "{states:?}");
+        assert_eq!(land(&place, &[]), 3);
+        assert_eq!((read(&file), place.project.join("src/new").exists()), (before.clone(), false));
+        assert_eq!(land(&place, &["--resolve-all", "theirs"]), 0);
+        assert_eq!(read(&file), format!("{before}more\n"));
+        assert_eq!(read(place.project.join("src/new")), "new\n");
+        assert_eq!(std::fs::metadata(&place.project).unwrap().permissions().mode() & 0o777, 0o555);
+        std::fs::set_permissions(&place.project, PermissionsExt::from_mode(0o755)).unwrap();
+    }
+
     // fuse-overlayfs refuses to save such a file.
     [user_kernel, root_kernel] fn what_the_session_still_sees_of_a_deleted_file_and_saves_anew_is_not_put_back(world) {
         let place = Place::new(world);
@@ -330,7 +350,7 @@ worlds! {
         assert_eq!(read(at("f")) + &read(at("d/e/f")) + &read(at("new")), "theirs\ntheirs\ntheirs\n");
     }
 
-    [user_kernel, user_fuse, root_kernel] fn new_files_land_where_the_owner_is_busy_in_the_same_folder(world) {
+    [user_kernel, user_fuse, root_kernel, root_fuse] fn new_files_land_where_the_owner_is_busy_in_the_same_folder(world) {
         let place = Place::new(world);
         let at = |name: &str| place.project.join(name);
         place.write(at("f"), EIGHT);

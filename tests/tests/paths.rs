@@ -46,7 +46,7 @@ fn works_in(place: &Place, folder: &Path) {
 }
 
 worlds! {
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn every_name_of_a_project_works(world) {
         let place = Place::new(world);
         for name in NAMES {
@@ -56,7 +56,7 @@ worlds! {
         }
     }
 
-    [user_kernel, user_fuse]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn every_name_of_a_hidden_path_works(world) {
         let place = Place::new(world);
         for name in NAMES {
@@ -70,7 +70,7 @@ worlds! {
         }
     }
 
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn a_home_behind_a_link_works_by_both_names(world) {
         let place = Place::new(world);
         let link = place.root().join("u");
@@ -92,19 +92,19 @@ worlds! {
         assert!(!place.project.join("a").exists() && !place.project.join("b").exists());
     }
 
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn the_home_itself_can_be_the_project(world) {
         let place = Place::new(world);
         works_in(&place, &place.home);
     }
 
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn a_project_outside_the_home_works(world) {
         let place = Place::new(world);
         works_in(&place, &place.outside);
     }
 
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn a_project_that_holds_the_home_works(world) {
         let mut place = Place::new(world);
         let above = place.root().join("above");
@@ -124,7 +124,7 @@ worlds! {
         assert_eq!(fs::read_to_string(above.join("kept")).unwrap(), "old\n");
     }
 
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn a_project_below_the_private_tmp_works(world) {
         let place = Place::new(world);
         let folder = tempfile::Builder::new().prefix("landbox-test-").tempdir_in("/tmp").unwrap();
@@ -144,7 +144,43 @@ worlds! {
         assert!(!Path::new(&private).exists());
     }
 
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
+    fn root_gave_a_folder_below_run_and_it_holds_a_project_or_a_home(world) {
+        assert!(world::is_root(), "making a folder below /run needs root: start tests/run.sh as root");
+        let mut place = Place::new(world);
+        let folder = tempfile::Builder::new().prefix("landbox-test-").tempdir_in("/run").unwrap();
+        let (uid, gid) = world.ids();
+        let own = |path: &Path| std::os::unix::fs::chown(path, Some(uid), Some(gid)).unwrap();
+        own(folder.path());
+        let [project, home] = ["project", "home"].map(|name| folder.path().join(name));
+        for path in [&project, &home] {
+            fs::create_dir(path).unwrap();
+            own(path);
+            fs::write(path.join("kept"), "old\n").unwrap();
+            own(&path.join("kept"));
+        }
+        fs::write(folder.path().join("neighbour"), "x").unwrap();
+        let name = folder.path().file_name().unwrap().to_str().unwrap();
+        // Of the rest of /run nothing shows, not even what lies beside.
+        let script = format!("cat kept; echo new >> kept; echo made > made; ls {}; ls /run | grep -c {name}", folder.path().display());
+        let text = place.sh(&script).cwd(&project).output().ok().text();
+        assert_eq!(text, "old\nproject\n1\n");
+        assert_eq!(fs::read_to_string(project.join("kept")).unwrap(), "old\n");
+        place.landbox(["land", "--apply", "--yes"]).cwd(&project).output().ok();
+        assert_eq!(fs::read_to_string(project.join("kept")).unwrap(), "old\nnew\n");
+        assert_eq!(fs::read_to_string(project.join("made")).unwrap(), "made\n");
+
+        let state = place.outside.join("state");
+        place.move_home(home.clone());
+        let script = "cat ~/kept; echo new >> ~/kept; cat ~/kept; echo $HOME; echo made > made; ls -A ~";
+        let text = place.sh(script).env("LANDBOX_STATE_DIR", &state).output().ok().text();
+        assert!(text.starts_with(&format!("old\nold\nnew\n{}\n", home.display())), "{text}");
+        assert_eq!(fs::read_to_string(home.join("kept")).unwrap(), "old\n");
+        place.landbox(["land", "--apply", "--yes"]).env("LANDBOX_STATE_DIR", &state).output().ok();
+        assert_eq!(fs::read_to_string(place.project.join("made")).unwrap(), "made\n");
+    }
+
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn a_project_given_by_a_link_or_with_dots_is_the_same_project(world) {
         let place = Place::new(world);
         place.symlink(&place.project, place.home.join("shortcut"));
@@ -170,7 +206,7 @@ worlds! {
         }
     }
 
-    [user_kernel, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn a_git_worktree_can_commit_inside_and_the_real_repository_stays(world) {
         let place = Place::new(world);
         let git = |dir: &Path, args: &[&str]| {

@@ -1,6 +1,7 @@
 //! What a session may see and change: hidden, read-only and shared paths, layers and their places, name resolution.
 #![allow(clippy::unwrap_used)] // tests
 
+use landbox_tests::net::Outer;
 use landbox_tests::snapshot::{Depth, Snapshot};
 use landbox_tests::world::{Who, is_root};
 use landbox_tests::{Place, worlds};
@@ -33,7 +34,7 @@ fn settle(place: &Place) {
 }
 
 worlds! {
-    [user_kernel, user_fuse, root_kernel] fn hidden_paths_show_as_empty_by_every_name(world) {
+    [user_kernel, user_fuse, root_kernel, root_fuse] fn hidden_paths_show_as_empty_by_every_name(world) {
         let place = Place::new(world);
         place.write(place.home.join("dots/netrc"), "token\n");
         place.symlink(place.home.join("dots/netrc"), place.home.join(".netrc"));
@@ -44,7 +45,7 @@ worlds! {
         assert_eq!(place.changes(), []);
     }
 
-    [user_kernel, user_fuse, root_kernel] fn a_missing_path_stays_hidden_when_it_appears_and_leaves_no_stub(world) {
+    [user_kernel, user_fuse, root_kernel, root_fuse] fn a_missing_path_stays_hidden_when_it_appears_and_leaves_no_stub(world) {
         let place = Place::new(world);
         let options =
             ["--hide", ".env", "--hide", "~/.config/secret", "--hide", "/etc/landbox-test-nothing"];
@@ -67,7 +68,7 @@ worlds! {
         assert_eq!(place.changes(), []);
     }
 
-    [user_kernel, user_fuse] fn a_rule_on_a_link_holds_for_its_target_and_never_stops_the_start(world) {
+    [user_kernel, user_fuse, root_kernel, root_fuse] fn a_rule_on_a_link_holds_for_its_target_and_never_stops_the_start(world) {
         let place = Place::new(world);
         place.mkdir(place.home.join("dots/agents"));
         place.symlink(place.home.join("dots/bashrc"), place.home.join(".bashrc"));
@@ -83,7 +84,7 @@ worlds! {
         assert!(!place.home.join("dots/agents/a").exists());
     }
 
-    [user_kernel, user_fuse, root_kernel] fn masks_win_and_then_the_deepest_rule_whatever_the_order(world) {
+    [user_kernel, user_fuse, root_kernel, root_fuse] fn masks_win_and_then_the_deepest_rule_whatever_the_order(world) {
         let place = Place::new(world);
         for file in ["other/file", "ref/file", "ref/tokens/t", "ref/tokens/fixed/f"] {
             place.write(place.outside.join(file), "real\n");
@@ -117,7 +118,7 @@ worlds! {
         assert!(out.errors().contains("which wins"), "{}", out.errors());
     }
 
-    [user_kernel, user_fuse, root_kernel] fn any_name_of_a_project_works(world) {
+    [user_kernel, user_fuse, root_kernel, root_fuse] fn any_name_of_a_project_works(world) {
         let place = Place::new(world);
         for name in [&b"a b"[..], b"co:lo,n", b"back\\slash\\", b"[x]*?", b"new\nline", b"\xff\xfe", b"-x", b"%s$HOME'\""] {
             let project = place.home.join(OsStr::from_bytes(name));
@@ -131,7 +132,7 @@ worlds! {
         }
     }
 
-    [user_kernel, user_fuse, root_kernel] fn a_home_reached_by_a_link_is_one_home(world) {
+    [user_kernel, user_fuse, root_kernel, root_fuse] fn a_home_reached_by_a_link_is_one_home(world) {
         let mut place = Place::new(world);
         let link = place.root().join("link-home");
         place.symlink(&place.home, &link);
@@ -152,7 +153,7 @@ worlds! {
         assert_eq!(changes, ["a", "b"]);
     }
 
-    [user_kernel, user_fuse, root_kernel] fn project_and_home_may_lie_in_each_other_or_apart(world) {
+    [user_kernel, user_fuse, root_kernel, root_fuse] fn project_and_home_may_lie_in_each_other_or_apart(world) {
         let place = Place::new(world);
         let script = "echo x > ./new && echo x > ~/new-in-home && cat ./new ~/new-in-home";
         settle(&place);
@@ -164,7 +165,7 @@ worlds! {
         }
     }
 
-    [user_kernel, user_fuse] fn a_linked_worktree_can_commit_and_the_real_repository_is_untouched(world) {
+    [user_kernel, user_fuse, root_kernel, root_fuse] fn a_linked_worktree_can_commit_and_the_real_repository_is_untouched(world) {
         let place = Place::new(world);
         let main = place.outside.join("main");
         place.mkdir(&main);
@@ -195,7 +196,7 @@ worlds! {
         assert_eq!(said(&place, &[], &write), ["refused"]);
     }
 
-    [user_kernel, user_fuse, root_kernel] fn names_resolve_as_on_the_host(world) {
+    [user_kernel, user_fuse, root_kernel, root_fuse] fn names_resolve_as_on_the_host(world) {
         let place = Place::new(world);
         let there = |path: &str| std::fs::read(path).unwrap_or_default();
         for file in ["/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf"] {
@@ -206,7 +207,7 @@ worlds! {
         }
     }
 
-    [user_kernel, user_fuse] fn thousands_of_rules_and_a_long_environment_are_carried(world) {
+    [user_kernel, user_fuse, root_kernel, root_fuse] fn thousands_of_rules_and_a_long_environment_are_carried(world) {
         let place = Place::new(world);
         let long = "d".repeat(60);
         let hide: Vec<String> = (0..3000).map(|i| format!("~/project/{long}/{i:04}/.env")).collect();
@@ -223,7 +224,7 @@ worlds! {
 }
 
 worlds! {
-    [user_kernel, user_fuse, root_kernel] fn a_service_that_ends_takes_no_session_with_it(world) {
+    [user_kernel, user_fuse, root_kernel, root_fuse] fn a_service_that_ends_takes_no_session_with_it(world) {
         let place = Place::new(world);
         let sockets = ["gone/sock", "again/sock"].map(|name| place.outside.join(name));
         let bind = |path: &Path| {
@@ -250,7 +251,7 @@ worlds! {
         assert_eq!(live.wait().ok().text(), "hidden\ngone\nrefused\n");
     }
 
-    [user_kernel, user_fuse, root_kernel] fn a_folder_of_the_owner_s_that_stops_hiding_ends_the_session(world) {
+    [user_kernel, user_fuse, root_kernel, root_fuse] fn a_folder_of_the_owner_s_that_stops_hiding_ends_the_session(world) {
         let place = Place::new(world);
         place.write(place.outside.join("vault/key"), "secret");
         let hide = ["--hide".to_owned(), text(place.outside.join("vault/key"))];
@@ -299,7 +300,7 @@ impl Drop for Mounted {
 }
 
 worlds! {
-    [user_kernel, root_kernel] fn root_nested_mounts_are_seen_and_written_in_a_layer_of_their_own(world) {
+    [user_kernel, user_fuse, root_kernel, root_fuse] fn root_nested_mounts_are_seen_and_written_in_a_layer_of_their_own(world) {
         let place = Place::new(world);
         let volume = place.project.join("vol");
         place.mkdir(&volume);
@@ -332,7 +333,7 @@ worlds! {
         assert!(errors.contains("is hidden"), "{errors}");
     }
 
-    [user_kernel, root_kernel] fn root_what_is_hidden_is_hidden_by_every_mount_of_it(world) {
+    [user_kernel, user_fuse, root_kernel, root_fuse] fn root_what_is_hidden_is_hidden_by_every_mount_of_it(world) {
         let place = Place::new(world);
         let twin = place.outside.join("twin");
         place.mkdir(&twin);
@@ -389,5 +390,58 @@ worlds! {
         let path = format!("{}:{}", text(&near), std::env::var("PATH").unwrap());
         let mut agent = place.session::<&str, _>([], ["sh", "-c", "node7 found"]);
         assert_eq!(agent.env("PATH", &path).output().ok().text(), "found\n");
+    }
+}
+
+worlds! {
+    [user_kernel, user_fuse, root_kernel, root_fuse] fn a_socket_below_an_auth_path_is_reached_and_show_names_it_and_no_other(world) {
+        let place = Place::new(world);
+        let (uid, gid) = world.ids();
+        let sockets = ["outside/shared/agent.sock", "home/.tool/agent.sock", "outside/other.sock", "home/other.sock"]
+            .map(|name| place.root().join(name));
+        let listeners = sockets.each_ref().map(|path| {
+            place.mkdir(path.parent().unwrap());
+            let listener = UnixListener::bind(path).unwrap();
+            std::os::unix::fs::chown(path, Some(uid), Some(gid)).unwrap();
+            listener
+        });
+        let shared = text(place.outside.join("shared"));
+        let connect = "import socket,sys\nfor p in sys.argv[1:]:\n try: socket.socket(socket.AF_UNIX).connect(p); print(p)\n except OSError: pass";
+        let mut run = place.session(["--auth", &shared, "--auth", "~/.tool"], ["python3", "-c", connect]);
+        let out = run.args(&sockets).output().ok();
+        let reached: Vec<String> = sockets[..2].iter().map(text).collect();
+        assert_eq!(out.text().lines().collect::<Vec<_>>(), reached, "{}", out.errors());
+        let mut shown: Vec<String> = serde_json::from_value(place.json(["show"])["reachable_sockets"].clone()).unwrap();
+        shown.sort();
+        let mut expected = reached;
+        expected.sort();
+        assert_eq!(shown, expected);
+        let told = place.landbox(["show"]).output().ok().text();
+        assert!(expected.iter().all(|path| told.contains(path)), "{told}");
+        drop(listeners);
+    }
+
+    // ssh refuses files of nobody's, which root's are in a user namespace that maps the user alone.
+    [user_kernel, user_fuse, root_kernel, root_fuse] fn root_s_settings_of_ssh_are_the_user_s_own_inside_and_ssh_takes_them(world) {
+        let place = Place::new(world);
+        let etc = place.root().join("etc");
+        let script = format!(
+            "cp -a /etc {0}; mkdir -p {0}/ssh/ssh_config.d {0}/ssh/more; rm -f {0}/ssh/ssh_config.d/*\n\
+             printf 'Include /etc/ssh/ssh_config.d/*.conf\\n' > {0}/ssh/ssh_config\n\
+             printf 'Include /etc/ssh/more/x\\nHost landbox-a\\n HostName 192.0.2.7\\n' > {0}/ssh/ssh_config.d/10-a.conf\n\
+             printf 'Host landbox-b\\n HostName 192.0.2.8\\n' > {0}/ssh/more/x\n\
+             chown -R 0:0 {0}/ssh; mount --bind {0} /etc",
+            text(&etc)
+        );
+        let look = "cat /etc/ssh/ssh_config.d/10-a.conf | wc -l; stat -c %u /etc/ssh/ssh_config.d/10-a.conf /etc/ssh/more/x; \
+                    echo x >> /etc/ssh/ssh_config.d/10-a.conf || echo refused; \
+                    if command -v ssh >/dev/null; then for h in a b; do ssh -G landbox-$h | grep ^hostname; done; fi";
+        let out = place.sh(look).within_changed(&Outer::new(), &script).output().ok();
+        let uid = world.ids().0;
+        let expected = format!("3\n{uid}\n{uid}\nrefused\n");
+        let (files, ssh) = out.text().split_at_checked(expected.len()).map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+        assert_eq!(files, expected, "{}", out.errors());
+        assert!(["", "hostname 192.0.2.7\nhostname 192.0.2.8\n"].contains(&ssh.as_str()), "{ssh} {}", out.errors());
+        assert_eq!(read(etc.join("ssh/ssh_config.d/10-a.conf")).lines().count(), 3);
     }
 }
