@@ -24,7 +24,7 @@ fn long(place: &Place) -> String {
 }
 
 worlds! {
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn picked_hunks_land_and_the_rest_lands_later(world) {
         let place = changed(world, &format!("{TWICE}; rm src/main.py; echo new > n.txt"));
         let mut terminal = place.landbox(["land", "-i"]).terminal(100, 40);

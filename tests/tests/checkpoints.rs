@@ -41,7 +41,7 @@ worlds! {
         assert!(face.contains("checkpoint   1 ") && !face.contains('\x1b'), "{face}");
     }
 
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn landing_a_checkpoint_is_landing_and_the_session_keeps_what_came_later(world) {
         let place = Place::new(world);
         place.session(["--name", "s"], ["sh", "-c", "echo two >> README.md; echo a > a"]).output().ok();
@@ -59,7 +59,7 @@ worlds! {
         assert!(out.text().ends_with("two\nthree\nb\n"), "{}", out.text());
     }
 
-    [user_kernel, user_fuse]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn a_running_session_is_kept_but_not_taken_back_in_time(world) {
         let place = Place::new(world);
         let script = "echo one > f; echo ready; read x; echo two > f; read y";

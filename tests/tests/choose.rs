@@ -20,7 +20,7 @@ fn paths(place: &Place) -> Vec<String> {
 }
 
 worlds! {
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn chosen_paths_land_with_their_folders_and_the_rest_lands_later(world) {
         let place = changed(world);
         let all = paths(&place);

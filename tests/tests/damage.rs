@@ -131,7 +131,7 @@ fn nothing_starts_where_a_landing_broke_off_and_cannot_be_undone() {
 }
 
 worlds! {
-    [user_kernel, user_fuse, root_kernel] fn a_landing_that_was_killed_is_undone_or_done_before_a_session_sees_it(world) {
+    [user_kernel, user_fuse, root_kernel, root_fuse] fn a_landing_that_was_killed_is_undone_or_done_before_a_session_sees_it(world) {
         let place = Place::new(world);
         let files = 150;
         for n in 0..files {

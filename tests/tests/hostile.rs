@@ -100,7 +100,7 @@ worlds! {
         }
     }
 
-    [user_kernel, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn a_project_moved_away_ends_the_session_and_keeps_its_changes(world) {
         let place = Place::new(world);
         let project = place.outside.join("project");
@@ -117,7 +117,7 @@ worlds! {
         assert!(!project.join("b").exists());
     }
 
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn sockets_are_hidden_by_whatever_name_they_were_bound(world) {
         let place = Place::new(world);
         let [relative, moved] = ["relative", "moved"].map(|name| place.outside.join(name));

@@ -68,7 +68,7 @@ fn look_at_all(place: &Place) {
 }
 
 worlds! {
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn no_configuration_attribute_or_hook_of_a_session_runs(world) {
         let place = Place::new(world);
         let marker = place.outside.join("ran");
@@ -106,7 +106,7 @@ worlds! {
         assert!(!place.project.join(".git/hooks/pre-commit").exists() && !place.project.join("sub/.git").exists());
     }
 
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn links_out_of_the_project_are_named_at_every_level_and_never_followed(world) {
         let place = Place::new(world);
         place.write(place.outside.join("secret"), "secret\n");
@@ -130,7 +130,7 @@ worlds! {
         assert_eq!(fs::read_link(place.project.join("src")).unwrap(), place.outside);
     }
 
-    [user_kernel, user_fuse]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn links_exchanged_for_folders_while_a_landing_runs_lead_nowhere(world) {
         let place = Place::new(world);
         let out = place.outside.display();
@@ -150,7 +150,7 @@ worlds! {
         live.wait();
     }
 
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn what_is_no_file_is_named_and_never_opened(world) {
         let place = Place::new(world);
         // fuse-overlayfs leaves room for the mark of a deletion.

@@ -67,7 +67,7 @@ fn listed(dir: &Path) -> Vec<String> {
 }
 
 worlds! {
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn a_branch_holds_the_changes_and_nothing_else_moves(world) {
         let place = repository(world, &[]);
         work(&place);

@@ -24,7 +24,7 @@ fn session(place: &Place, script: &str) {
 const KEEP: [&str; 4] = ["land", "--to-branch", "b", "--keep-commits"];
 
 worlds! {
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn commits_made_inside_are_kept_and_the_rest_comes_last(world) {
         let place = repository(world, &[]);
         session(&place, &format!("{COMMITS}; echo rest > rest; git tag mine; git branch other"));

@@ -5,7 +5,7 @@ use landbox_tests::{Place, worlds};
 use std::fs;
 
 worlds! {
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn a_resumed_session_goes_on_from_what_the_owner_made_of_landed_files(world) {
         let place = Place::new(world);
         let script = "echo one >> README.md; rm src/main.py; mkdir -p new/deep; echo n > new/deep/n; \
@@ -32,7 +32,7 @@ worlds! {
         place.landbox(["land", "--apply", "--yes"]).output().expect(4);
     }
 
-    [user_kernel, user_fuse]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn gc_keeps_a_landed_session_that_holds_changes_to_ignored_files(world) {
         let place = Place::new(world);
         place.git(&["init", "-q", "."]);

@@ -112,7 +112,7 @@ worlds! {
         assert!(out.text().starts_with("a\nb\nc\n# Project") && out.text().ends_with("a\nb\nc\n"), "{}", out.text());
     }
 
-    [user_kernel, user_fuse]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn a_session_that_never_rests_is_held_still_or_said_to_be_busy(world) {
         let place = Place::new(world);
         let script = "echo ready; i=0; while :; do i=$((i+1)); echo $i > counter; echo $i > copy; done";
@@ -159,7 +159,7 @@ worlds! {
         assert!(!terminal.shown()[at..].contains("Stopped"), "{}", terminal.shown());
     }
 
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn what_landed_and_was_deleted_afterwards_stays_deleted_at_the_next_launch(world) {
         let place = Place::new(world);
         let mut shell = Shell::start(&place, "mkdir -p n/m; echo x > n/m/x; echo y > n/y; echo z > z");
@@ -176,7 +176,7 @@ worlds! {
         assert_eq!(place.changes(), []);
     }
 
-    [user_kernel, user_fuse]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn modes_and_times_of_what_is_taken_back_are_the_real_ones(world) {
         let place = Place::new(world);
         let file = place.project.join("README.md");

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 const SECRET: &str = "TOKEN-of-the-owner";
 
 worlds! {
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn hidden_folders_and_files_are_empty(world) {
         let place = Place::new(world);
         place.write(place.outside.join("vault/key"), SECRET);
@@ -31,7 +31,7 @@ worlds! {
         assert!(!text.contains(SECRET) && !text.contains("id_ed25519") && !text.contains("key"), "{text}");
     }
 
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn nothing_inside_takes_a_mask_away(world) {
         let place = Place::new(world);
         place.write(place.project.join(".env"), SECRET);
@@ -47,7 +47,7 @@ worlds! {
         assert_eq!(fs::read_to_string(place.project.join(".env")).unwrap(), SECRET);
     }
 
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn a_path_that_is_not_there_yet_stays_hidden_when_it_appears(world) {
         let place = Place::new(world);
         let missing = [place.project.join(".env"), place.home.join(".config/secret/deep")];
@@ -65,7 +65,7 @@ worlds! {
         assert!(missing.iter().all(|path| fs::read_to_string(path).unwrap() == SECRET));
     }
 
-    [user_kernel, user_fuse]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn masking_leaves_no_stub_in_the_real_tree(world) {
         let place = Place::new(world);
         place.session(["--hide", ".env", "--hide", ".git", "--hide", "~/.netrc"], ["true"]).output().ok();
@@ -74,7 +74,7 @@ worlds! {
         }
     }
 
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn what_an_editor_s_save_puts_in_place_of_a_hidden_file_is_not_read(world) {
         let place = Place::new(world);
         let paths = [place.project.join(".env"), place.home.join(".netrc"), place.outside.join("token")];
@@ -96,7 +96,7 @@ worlds! {
         assert!([0, 125].contains(&out.code()), "{} {}", out.code(), out.errors());
     }
 
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn a_mask_wins_over_read_only_and_auth_paths(world) {
         let place = Place::new(world);
         place.write(place.outside.join("ref/hidden/key"), SECRET);
@@ -114,7 +114,7 @@ worlds! {
         }
     }
 
-    [user_kernel, user_fuse]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn a_hidden_link_hides_what_it_leads_to_by_either_name(world) {
         let place = Place::new(world);
         place.write(place.home.join("dots/netrc"), SECRET);
@@ -127,7 +127,7 @@ worlds! {
         assert!(!text.contains(SECRET), "{text}");
     }
 
-    [user_kernel, user_fuse]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn changes_on_a_hidden_path_are_never_landed(world) {
         let place = Place::new(world);
         place.write(place.project.join(".env"), SECRET);
@@ -145,7 +145,7 @@ worlds! {
         assert!(place.project.join("seen").exists() && !place.project.join("absent").exists());
     }
 
-    [user_kernel, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn read_only_paths_can_be_read_but_not_written_and_stay_out_of_the_changes(world) {
         let place = Place::new(world);
         let script = "cat src/main.py; echo x > src/new; echo x >> src/main.py; rm src/main.py; echo ok > seen; true";
@@ -154,7 +154,7 @@ worlds! {
         assert_eq!(place.changes(), [("seen".to_owned(), "added".to_owned())]);
     }
 
-    [user_kernel, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn an_auth_path_is_the_real_thing(world) {
         let place = Place::new(world);
         place.write(place.home.join(".agent/token"), "old\n");

@@ -21,7 +21,7 @@ const SQLITE: &str = "import sqlite3,os\n\
     c.execute('insert into t values(1)'); c.commit(); print(c.execute('select count(*) from t').fetchone()[0])";
 
 worlds! {
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn a_database_in_the_home_takes_its_locks_and_the_real_one_stays(world) {
         let place = Place::new(world);
         place.mkdir(place.home.join(".agentcli"));
@@ -35,7 +35,7 @@ worlds! {
         assert!(place.home.join(".agentcli/s.db").exists());
     }
 
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn a_replaced_folder_is_its_new_content_alone(world) {
         let place = Place::new(world);
         place.write(place.project.join("dir/x"), "x\n");
@@ -44,7 +44,7 @@ worlds! {
         assert_eq!(kinds(&place), ["deleted dir/x", "deleted dir/y", "added dir/z"]);
     }
 
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn a_changed_mode_is_no_changed_content(world) {
         let place = Place::new(world);
         place.write(place.project.join("run.sh"), "#!/bin/sh\n".repeat(400));
@@ -52,7 +52,7 @@ worlds! {
         assert_eq!(kinds(&place), ["mode run.sh"]);
     }
 
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn writing_one_name_of_a_file_with_two_changes_that_name_alone(world) {
         let place = Place::new(world);
         place.write(place.project.join("a.txt"), "old\n");
@@ -77,7 +77,7 @@ worlds! {
         assert_eq!(out.text(), "old\nnew\n");
     }
 
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn a_follower_opened_before_the_first_write_sees_what_is_appended(world) {
         let place = Place::new(world);
         place.write(place.project.join("log.txt"), "1\n");
@@ -86,7 +86,7 @@ worlds! {
         assert_eq!(place.sh(script).output().ok().text(), "1\n2\n");
     }
 
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn modes_of_new_and_changed_files_land_as_they_are(world) {
         let place = Place::new(world);
         for (name, mode) in [("run.sh", 0o755), ("secret.key", 0o600), ("t.txt", 0o644)] {
@@ -125,7 +125,7 @@ worlds! {
         assert_eq!(live.wait().ok().text(), "ready\nlater\n");
     }
 
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn root_made_runtime_folders_are_shown_below_run_and_nothing_else_there(world) {
         let place = Place::new(world);
         let (uid, gid) = world.ids();

@@ -22,7 +22,7 @@ worlds! {
     }
 
     // CVE-2024-21626: a descriptor of the host's left open, or a working folder outside, leads out by /proc/self.
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn no_descriptor_and_no_working_folder_of_the_host_is_left(world) {
         let place = Place::new(world);
         let out = place.outside.display();
@@ -134,7 +134,7 @@ worlds! {
     }
 
     // The landbox state and keys: a session that could sign plans or edit snapshots could free itself (B72).
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn keys_and_state_are_hidden(world) {
         let place = Place::new(world);
         let text = place

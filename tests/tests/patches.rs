@@ -14,7 +14,7 @@ fn git(dir: &Path, args: &[&str]) {
 }
 
 worlds! {
-    [user_kernel, user_fuse] fn git_works_in_a_folder_of_a_repository(world) {
+    [user_kernel, user_fuse, root_kernel, root_fuse] fn git_works_in_a_folder_of_a_repository(world) {
         let place = Place::new(world);
         let script = "git init -q . && git add -A && git -c user.name=n -c user.email=e commit -qm i";
         let mut make = Command::new("sh");
@@ -25,7 +25,7 @@ worlds! {
         assert_eq!(out.text(), "i\n M main.py\n", "{}", out.errors());
     }
 
-    [user_kernel, user_fuse, root_kernel] fn git_applies_all_of_a_patch_where_folders_give_way_to_files(world) {
+    [user_kernel, user_fuse, root_kernel, root_fuse] fn git_applies_all_of_a_patch_where_folders_give_way_to_files(world) {
         let place = Place::new(world);
         for folder in ["plain/empty", "deep/a/b", "bare", "end /of"] {
             place.mkdir(place.project.join(folder));

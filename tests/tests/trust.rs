@@ -23,7 +23,7 @@ fn flip(path: &Path, at: impl Fn(usize) -> usize) {
 }
 
 worlds! {
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn what_a_session_left_behind_is_judged_again_and_holds(world) {
         let place = Place::new(world);
         place.sh("echo x >> README.md").output().ok();

@@ -34,7 +34,7 @@ fn tree(place: &Place) -> Vec<(PathBuf, u32, Vec<u8>)> {
 }
 
 worlds! {
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn undo_gives_the_project_back_and_the_changes_wait_in_the_session_again(world) {
         let place = Place::new(world);
         let before = tree(&place);
@@ -66,7 +66,7 @@ worlds! {
         assert!(fs::read_dir(undone["kept"].as_str().unwrap()).unwrap().count() > 0);
     }
 
-    [user_kernel, user_fuse]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn what_was_edited_since_is_named_and_stays(world) {
         let place = Place::new(world);
         place.session(["--name", "s"], ["sh", "-c", TASK]).output().ok();

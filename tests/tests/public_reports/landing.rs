@@ -6,7 +6,7 @@ use landbox_tests::{Place, procs, worlds};
 
 worlds! {
     // The second landing must not take the first for its base.
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn the_second_session_to_land_on_a_file_is_a_conflict_and_lands_nothing(world) {
         let place = Place::new(world);
         place.write(place.project.join("f"), "base\n");

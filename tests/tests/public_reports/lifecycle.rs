@@ -45,7 +45,7 @@ worlds! {
     }
 
     // A stub made to hide something, left behind by whoever was killed before it could remove it.
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn hiding_what_is_missing_leaves_no_stub_when_everything_is_killed(world) {
         let place = Place::new(world);
         place.sh("true").output().ok();
@@ -66,7 +66,7 @@ worlds! {
     }
 
     // A list of what to clean up, within reach of the session.
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn state_kept_below_the_project_can_not_be_reached_landed_or_turned_against_the_owner(world) {
         let place = Place::new(world);
         let state = place.project.join(".lb");

@@ -25,7 +25,7 @@ const COMMIT: &str = "echo a > f; git add f; git -c user.name=T -c user.email=t@
 
 worlds! {
     // Half of the paths in the link's form, half in the real one.
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn a_home_below_a_link_is_one_home_for_programs_variables_and_rules(world) {
         let mut place = Place::new(world);
         let real = place.home.clone();
@@ -54,7 +54,7 @@ worlds! {
     }
 
     // A rule on a link that leads nowhere (yet) must neither stop the start nor leave a hole.
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn a_hidden_link_that_leads_nowhere_hides_what_appears_there(world) {
         let place = Place::new(world);
         place.mkdir(place.home.join("dots"));
@@ -69,7 +69,7 @@ worlds! {
     }
 
     // A later mount on a parent must not cover what lies deeper.
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn a_project_below_a_read_only_folder_is_written_in_its_layer(world) {
         let place = Place::new(world);
         place.write(place.outside.join("repo/f"), "old\n");
@@ -84,7 +84,7 @@ worlds! {
     }
 
     // Commits of a linked worktree go to a folder outside the project.
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn files_of_a_linked_worktree_land_and_its_commits_are_shown_and_kept(world) {
         for relative in [false, true] {
             let place = Place::new(world);
@@ -109,7 +109,7 @@ worlds! {
         }
     }
 
-    [user_kernel, user_fuse]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn a_submodule_can_commit_and_the_repository_above_stays(world) {
         let place = Place::new(world);
         let (part, main) = (place.outside.join("part"), place.outside.join("main"));
@@ -126,7 +126,7 @@ worlds! {
     }
 
     // A forged pointer must not make a folder of the owner's writable, by any of the three ways git knows.
-    [user_kernel, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn a_forged_git_pointer_widens_nothing(world) {
         let place = Place::new(world);
         let victim = place.outside.join("victim");
@@ -151,7 +151,7 @@ worlds! {
     }
 
     // The project's own folder given by a link, and a link in it to a folder of the home.
-    [user_kernel, user_fuse]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn what_is_written_through_a_link_of_the_project_is_no_change_of_the_project(world) {
         let place = Place::new(world);
         place.write(place.home.join("shared/f"), "real\n");

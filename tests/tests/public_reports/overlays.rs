@@ -56,7 +56,7 @@ worlds! {
     }
 
     // A database whose locks do not work makes the program wait a minute, and quit.
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn a_database_is_as_quick_as_outside_and_stays_where_the_rules_say(world) {
         let place = Place::new(world);
         let program = place.home.join("db.py");
@@ -93,7 +93,7 @@ worlds! {
     }
 
     // Two names of one file come apart in a layer.
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn landing_one_of_two_names_says_that_the_link_will_be_broken(world) {
         let place = Place::new(world);
         let [a, b] = ["a.txt", "b.txt"].map(|name| place.project.join(name));
@@ -114,7 +114,7 @@ worlds! {
         assert_ne!(a.ino(), b.ino());
     }
 
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn watches_set_before_the_first_write_see_it(world) {
         let place = Place::new(world);
         let out = place.session::<&str, _>([], ["python3", "-c", WATCH]).output().ok();
@@ -122,7 +122,7 @@ worlds! {
     }
 
     // The limit that the README names: the host writes to another file than the one watched.
-    [user_kernel, user_fuse]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn watches_are_not_told_of_what_the_host_changes_though_it_can_be_read(world) {
         let place = Place::new(world);
         let mut live = place.session::<&str, _>([], ["python3", "-c", LISTEN]).stdin_open().start();
@@ -136,7 +136,7 @@ worlds! {
     }
 
     // The limit that the README names: the map is of the file below.
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn a_descriptor_sees_the_first_write_and_a_read_only_map_does_not(world) {
         let place = Place::new(world);
         place.write(place.project.join("log.txt"), "old!\n");

@@ -51,7 +51,7 @@ const NAMES: &str = "echo 1 > 'sp ace.txt'; echo 2 > $'tab\\tname'; echo 3 > $'n
 
 worlds! {
     // A patch without binary bodies is refused whole.
-    [user_kernel, user_fuse]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn binary_files_are_whole_in_the_patch_and_only_counted_on_the_card(world) {
         let place = Place::new(world);
         place.write(place.project.join("old.bin"), [0, 1, 2, 3]);
@@ -68,7 +68,7 @@ worlds! {
     }
 
     // A header made of raw names is misread.
-    [user_kernel, user_fuse]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn every_name_is_the_same_in_the_patch_the_document_and_the_project(world) {
         let place = Place::new(world);
         let copy = copy_of(&place, "copy");
@@ -103,7 +103,7 @@ worlds! {
     }
 
     // Links that were left out of the changes, or followed.
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn links_are_changes_of_their_own_and_never_followed(world) {
         let place = Place::new(world);
         place.write(place.project.join("somedir/kept"), "kept\n");
@@ -127,7 +127,7 @@ worlds! {
     }
 
     // The base is what the session saw: not the last commit.
-    [user_kernel, user_fuse]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn the_owner_s_unsaved_work_is_the_base_and_the_index_stays(world) {
         let place = Place::new(world);
         for (name, text) in [(".gitignore", ".env\n"), ("app.py", "1\n")] {
@@ -161,7 +161,7 @@ worlds! {
     }
 
     // A preview that opens what a link names shows the owner's secrets, or never ends.
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn a_review_opens_nothing_a_session_left_and_prints_nothing_it_wrote_raw(world) {
         let place = Place::new(world);
         let script = "ln -s ~/.ssh/id_ed25519 notes.txt; rm README.md; ln -s /etc/passwd README.md; \

@@ -114,7 +114,7 @@ worlds! {
     }
 
     // One path in several lists: shown one way, enforced another.
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn of_several_rules_for_one_path_the_strictest_holds_and_show_agrees(world) {
         let place = Place::new(world);
         place.write(place.project.join("k"), "secret\n");
@@ -132,7 +132,7 @@ worlds! {
     }
 
     // A link in a folder that is real: what it leads to is not.
-    [user_kernel, user_fuse]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn a_link_in_an_auth_folder_opens_its_target_only_where_it_is_listed_itself(world) {
         let place = Place::new(world);
         place.mkdir(place.home.join(".agentcli"));
@@ -165,7 +165,7 @@ worlds! {
     }
 
     // The longest names a file system takes, and one byte more.
-    [user_kernel, user_fuse]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn the_longest_name_can_be_hidden_and_a_longer_one_is_refused(world) {
         let place = Place::new(world);
         let longest = "n".repeat(255);
