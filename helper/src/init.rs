@@ -55,7 +55,8 @@ pub(crate) fn run(
         .and_then(|mounted| mounted.connect(monitor))
         .and_then(Networked::confine)
         .and_then(|confined| confined.release(monitor))
-        .and_then(|Released(crew)| crew.keep(monitor))
+        // Closed with this process: the word goes out first.
+        .and_then(|Released(crew)| std::mem::ManuallyDrop::new(crew).keep(monitor))
         .unwrap_or_else(Event::Failed);
     // A monitor that can't be told is gone, and has taken this process with it.
     let _ = monitor.send(Stage::Watch, &Message::End(event), &[]);
@@ -123,9 +124,8 @@ fn number(task: &Child) -> Result<Pid, Failure> {
     const STAGE: Stage = Stage::Namespaces;
     let path = format!("/proc/self/fdinfo/{}", task.pidfd.as_raw_fd());
     let text = fs::read_to_string(&path).at(STAGE, &path, "reading the task's number")?;
-    procfs::number(&text)
-        .map(Pid::from_raw)
-        .ok_or_else(|| refused_at(STAGE, &path, "no number there"))
+    let number = procfs::number(&text).map(Pid::from_raw);
+    number.ok_or_else(|| refused_at(STAGE, &path, "no number there"))
 }
 
 impl Isolated {

@@ -10,6 +10,7 @@ use std::fs::{File, TryLockError};
 use std::os::fd::OwnedFd;
 
 const LOCK: &str = "lock";
+const RUNS: &str = "the session is already running";
 
 /// The session's folder, locked by this process and what it forks, until the last of them ends.
 #[derive(Debug)]
@@ -35,9 +36,7 @@ pub(crate) fn lock(path: &AbsPath, uid: u32) -> Result<Locked, Failure> {
     let lock = File::from(lock);
     match lock.try_lock() {
         Ok(()) => Ok(Locked { folder, lock }),
-        Err(TryLockError::WouldBlock) => {
-            Err(failed(STAGE, Errno::EWOULDBLOCK, &path, "the session is already running"))
-        }
+        Err(TryLockError::WouldBlock) => Err(failed(STAGE, Errno::EWOULDBLOCK, &path, RUNS)),
         Err(TryLockError::Error(e)) => Err(e).at(STAGE, &path, "taking the session's lock"),
     }
 }

@@ -38,9 +38,8 @@ struct Monitor<'a> {
     /// Init waits for the link.
     awaited: bool,
     recorder: Option<Recorder>,
-    /// How many children there will be, and how many are ready.
+    /// How many children are not ready yet.
     due: usize,
-    started: usize,
     phase: Phase,
     /// Since the evidence is shown.
     watch: Option<Watch>,
@@ -71,7 +70,6 @@ pub(crate) fn stay(isolated: Isolated, events: &Events) {
         awaited: false,
         recorder: None,
         due: children,
-        started: 0,
         phase: Phase::Preparing,
         watch: None,
     };
@@ -157,7 +155,7 @@ impl Monitor<'_> {
         }
         if link.is_ready()? && self.awaited {
             self.awaited = false;
-            self.started += 1;
+            self.due = self.due.saturating_sub(1);
             self.channel.send(Stage::Network, &Message::LinkReady, &[])?;
         }
         Ok(None)
@@ -168,9 +166,8 @@ impl Monitor<'_> {
         match self.channel.receive(Stage::Watch)? {
             Some((Message::Fuse(layer), fds)) if preparing => {
                 self.daemons.push(fuse::start(&self.init, layer, &fds)?);
-                self.started += 1;
-                self.channel.send(Stage::Layer, &Message::FuseStarted, &[])?;
-                Ok(Continue(()))
+                self.due = self.due.saturating_sub(1);
+                self.channel.send(Stage::Layer, &Message::FuseStarted, &[]).map(Continue)
             }
             Some((Message::Link(sandboxed), fds)) if preparing && self.link.is_none() => {
                 self.link = Some(Link::start(&self.init, sandboxed)?);
@@ -182,8 +179,7 @@ impl Monitor<'_> {
                 self.look_at_link().map(|lost| lost.map_or(Continue(()), |lost| Break(Some(lost))))
             }
             Some((Message::Ready(evidence, ids), beside)) if confined => {
-                self.show(evidence, &ids, beside)?;
-                Ok(Continue(()))
+                self.show(evidence, &ids, beside).map(Continue)
             }
             Some((Message::End(Event::Failed(failure)), _)) => Err(self.explain(failure)),
             Some((Message::End(event), _)) => Ok(Break(Some(event))),
@@ -213,7 +209,7 @@ impl Monitor<'_> {
     /// Gives up every right, once, as soon as there is nothing more to start: while init mounts.
     fn confine(&mut self) -> Result<(), Failure> {
         const STAGE: Stage = Stage::Release;
-        if self.phase != Phase::Preparing || self.started < self.due {
+        if self.phase != Phase::Preparing || self.due > 0 {
             return Ok(());
         }
         prctl::set_dumpable(false).stage(STAGE, "closing the monitor's memory")?;
@@ -255,7 +251,6 @@ impl Monitor<'_> {
             return Ok(Break(None));
         }
         self.phase = Phase::Running;
-        self.channel.send(Stage::Release, &Message::Release, &[])?;
-        Ok(Continue(()))
+        self.channel.send(Stage::Release, &Message::Release, &[]).map(Continue)
     }
 }

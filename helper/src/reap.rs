@@ -53,8 +53,8 @@ pub(crate) struct Crew {
 
 impl Crew {
     /// Waits until the first task has ended, or could not be executed.
-    pub(crate) fn keep(self, monitor: &Channel) -> Result<Event, Failure> {
-        let Self { _lock, task, channel, signals } = &self;
+    pub(crate) fn keep(&self, monitor: &Channel) -> Result<Event, Failure> {
+        let Self { _lock, task, channel, signals } = self;
         // Open until the task's program is executed; it brings the reason if it can't be.
         let mut executing = Some(channel);
         loop {

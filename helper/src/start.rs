@@ -76,17 +76,14 @@ pub(crate) fn start() -> Result<Caller, Failure> {
     setrlimit(Resource::RLIMIT_CORE, 0, core_limit.1).stage(STAGE, "setting the core limit")?;
 
     // A list that can't be read names no home, so that fewer keys count.
-    let users = match mode {
-        HelperMode::Root => bounded(PASSWD, PASSWD_BYTES).unwrap_or_default(),
-        HelperMode::Unprivileged | HelperMode::Capable => Vec::new(),
-    };
+    let users = (mode == HelperMode::Root).then(|| bounded(PASSWD, PASSWD_BYTES).ok()).flatten();
     let config = trust::config_folder(config_home, home);
     Ok(Caller {
         uid: geteuid().as_raw(),
         gid: getegid().as_raw(),
         mode,
         maps,
-        trusted: trust::places(mode, on_host, config, &users),
+        trusted: trust::places(mode, on_host, config, &users.unwrap_or_default()),
         umask,
         core_limit,
         namespaces: namespaces("self", STAGE)?,

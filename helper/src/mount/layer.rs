@@ -8,43 +8,74 @@ use crate::sys::mount::{NODEV, NOSUID, Refusal, file_system};
 use landbox_shared::overlay;
 use landbox_shared::plan::{LayerOp, Loss};
 use landbox_shared::tree;
+use nix::errno::Errno;
 use nix::sys::stat::fstat;
 use nix::unistd::{getegid, geteuid};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::thread::{Builder, JoinHandle};
+
+const REFUSED: &str = "the kernel mounts no overlay on this folder (other file systems are mounted below it, it is an overlay itself, or the kernel lacks an option)";
+const NO_FUSE: &str = "mounting a fuse file system";
+/// Of a thread that panicked, which ends the whole program.
+const CUT_SHORT: Refusal = (Errno::ECANCELED, String::new());
+
+/// A layer on its way.
+#[derive(Debug)]
+pub(super) enum Begun {
+    /// A thread has the kernel make the overlay.
+    Kernel(JoinHandle<Result<OwnedFd, Refusal>>),
+    /// What the daemon will be asked.
+    Fuse(FuseRequest),
+}
+
+/// Builds the masks of a layer and begins to make it, which takes a quarter of a millisecond: the kernel makes ten files
+/// for an overlay. It is attached in its turn. No rights are given up before that, which a thread would keep.
+pub(super) fn begin(
+    world: &mut World,
+    (layer, [lower, upper, work], fuse): LayerSource<'_>,
+) -> Result<Begun, Failure> {
+    let target = &layer.target;
+    let lowers = mask::lowers(world, target, lower, &tree::of_layer(layer)).map_err(of_layer)?;
+    if let Some(fuse) = fuse {
+        return Ok(Begun::Fuse(FuseRequest { fuse, lowers, upper, work, layer: layer.id.clone() }));
+    }
+    let make = move || overlay(&lowers, Some([&upper, &work]), NOSUID | NODEV);
+    let thread = Builder::new().spawn(make).map_err(|_| Errno::EAGAIN);
+    thread.map(Begun::Kernel).at(target, "starting a thread").map_err(of_layer)
+}
+
+/// A failure of a layer, which another back end may carry.
+pub(super) fn of_layer(failure: Failure) -> Failure {
+    Failure { stage: Stage::Layer, ..failure }
+}
 
 /// Mounts a layer and returns its merged root.
 pub(super) fn mount(
     world: &mut World,
     layer: &LayerOp,
-    source: LayerSource,
+    begun: Begun,
     start: StartFuse<'_>,
 ) -> Result<OwnedFd, Failure> {
     let mount = || {
         let target = &layer.target;
-        let LayerSource { lower, upper, work, fuse } = source;
-        let masks = tree::of_layer(layer);
-        let lowers = mask::lowers(world, target, lower, &masks)?;
-        let merged = match &fuse {
-            None => overlay(&lowers, Some([&upper, &work]), NOSUID | NODEV).at(
-                target,
-                "the kernel mounts no overlay on this folder (other file systems are mounted below it, it is an \
-                 overlay itself, or the kernel lacks an option)",
-            ),
-            Some(device) => fuse_mount(device).at(target, "mounting a fuse file system"),
-        }?;
+        let (made, request) = match begun {
+            Begun::Kernel(thread) => (thread.join().unwrap_or(Err(CUT_SHORT)), None),
+            Begun::Fuse(request) => (fuse_mount(&request.fuse), Some(request)),
+        };
+        let merged = made.at(target, if request.is_none() { REFUSED } else { NO_FUSE })?;
         // Nothing may be asked of a fuse mount yet, not even what it is.
         let place = world.enter(target, Kind::Folder)?;
         world.attach_at(&merged, &place, target, Loss::EndsSession)?;
-        if let Some(fuse) = fuse {
-            start(FuseRequest { fuse, lowers, upper, work, layer: layer.id.clone() })?;
+        if let Some(request) = request {
+            start(request)?;
             // The program opens its folders by path, which the old root must still lead to; the first answer says it
             // has.
             fstat(&merged).at(target, "fuse-overlayfs ended before it served the layer")?;
         }
-        mask::cover(world, &merged, target, &masks, true)?;
+        mask::cover(world, &merged, target, &tree::of_layer(layer), true)?;
         Ok(merged)
     };
-    mount().map_err(|failure: Failure| Failure { stage: Stage::Layer, ..failure })
+    mount().map_err(of_layer)
 }
 
 /// Makes an overlay, not attached yet. Lowers are given top first; without an upper and a work folder it is read-only.

@@ -75,11 +75,14 @@ pub(crate) fn build(
     getrlimit(Resource::RLIMIT_NOFILE)
         .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, hard, hard))
         .map_err(|errno| failed(STAGE, errno, "", "raising the limit of open files"))?;
-    let mut ops = source::open_all(plan, session)?.into_iter().peekable();
+    let (ops, layers) = source::open_all(plan, session)?;
+    let mut ops = ops.into_iter().peekable();
     let Some(Ready::Root(tree)) = ops.next() else {
         return Err(misplaced("the first operation is not the root"));
     };
     let mut world = system::root(tree)?;
+    let begun = layers.into_iter().map(|layer| layer::begin(&mut world, layer));
+    let mut begun = begun.collect::<Result<Vec<_>, _>>()?.into_iter();
     let mut layer_roots = Vec::new();
     while let Some(op) = ops.next() {
         match op {
@@ -87,10 +90,7 @@ pub(crate) fn build(
             Ready::Proc => system::proc(&mut world)?,
             Ready::Dev(devices) => system::dev(&mut world, devices)?,
             Ready::Tree { tree, target, kind, access, own } => {
-                let read_only = match access {
-                    Access::ReadOnly => RDONLY,
-                    Access::ReadWrite => 0,
-                };
+                let read_only = if access == Access::ReadOnly { RDONLY } else { 0 };
                 // Never set-user-id, never devices.
                 let attributes = NOSUID | NODEV | read_only;
                 restrict(&tree, attributes, true).at(target, "restricting a mount")?;
@@ -104,8 +104,9 @@ pub(crate) fn build(
                     }
                 }
             }
-            Ready::Layer(layer, source) => {
-                layer_roots.push(layer::mount(&mut world, layer, source, &mut *fuse)?);
+            Ready::Layer(layer) => {
+                let begun = begun.next().ok_or_else(|| misplaced("a layer was not begun"))?;
+                layer_roots.push(layer::mount(&mut world, layer, begun, &mut *fuse)?);
             }
             Ready::Mask(mask) => {
                 // Masks that follow each other are mounted together: one overlay a folder, however many it hides.

@@ -1,9 +1,10 @@
 //! Opening what the plan mounts: by canonical path, following no link, before anything is mounted.
 
+use super::layer::of_layer;
 use super::system::{fixed, new_tmpfs};
 use super::target::Kind;
 use super::{At, failure};
-use crate::failure::{Failure, Stage};
+use crate::failure::Failure;
 use crate::open::{FOLDER, PLACE, open, open_beneath};
 use crate::sys::mount::clone_tree;
 use landbox_shared::path::{AbsPath, RelPath};
@@ -26,24 +27,15 @@ pub(super) enum Ready<'a> {
     Dev(Devices),
     /// A new tmpfs, or a copied mount tree. In the session's `own` ones mount points may be made.
     Tree { tree: OwnedFd, target: &'a AbsPath, kind: Kind, access: Access, own: bool },
-    /// A layer.
-    Layer(&'a LayerOp, LayerSource),
+    /// The next of the layers.
+    Layer(&'a LayerOp),
     /// A mask outside the layers.
     Mask(Hidden<'a>),
 }
 
-/// The folders of a layer.
-#[derive(Debug)]
-pub(super) struct LayerSource {
-    /// The real folder.
-    pub lower: OwnedFd,
-    /// Where the session writes.
-    pub upper: OwnedFd,
-    /// The overlay's own.
-    pub work: OwnedFd,
-    /// `/dev/fuse`, for a fuse layer.
-    pub fuse: Option<OwnedFd>,
-}
+/// A layer with its folders (the real one, the one the session writes to, and the overlay's own), and `/dev/fuse` for a fuse
+/// layer.
+pub(super) type LayerSource<'a> = (&'a LayerOp, [OwnedFd; 3], Option<OwnedFd>);
 
 /// A mask outside the layers.
 pub(super) type Hidden<'a> = (&'a AbsPath, MaskKind, Loss);
@@ -53,11 +45,12 @@ pub(super) type Devices = Vec<(&'static str, OwnedFd)>;
 
 const FUSE: &str = "/dev/fuse";
 
-/// Opens what each operation of the plan needs, in order.
+/// Opens what each operation of the plan needs, in order; and what the layers need.
 pub(super) fn open_all<'a>(
     plan: &'a Plan,
     session: BorrowedFd<'_>,
-) -> Result<Vec<Ready<'a>>, Failure> {
+) -> Result<(Vec<Ready<'a>>, Vec<LayerSource<'a>>), Failure> {
+    let mut layers = Vec::new();
     let open = |op: &'a Op| match op {
         Op::Root => copy(&fixed("/")?).map(|(tree, _)| Ready::Root(tree)),
         Op::Proc => Ok(Ready::Proc),
@@ -76,12 +69,14 @@ pub(super) fn open_all<'a>(
             let (tree, kind) = copy(source)?;
             Ok(Ready::Tree { tree, target, kind, access: *access, own: false })
         }
-        Op::Layer(layer) => open_layer(plan, session, layer)
-            .map(|source| Ready::Layer(layer, source))
-            .map_err(|failure| Failure { stage: Stage::Layer, ..failure }),
+        Op::Layer(layer) => {
+            layers.push(open_layer(plan, session, layer).map_err(of_layer)?);
+            Ok(Ready::Layer(layer))
+        }
         Op::Mask { target, kind, loss } => Ok(Ready::Mask((target, *kind, *loss))),
     };
-    plan.ops.iter().map(open).collect()
+    let ops = plan.ops.iter().map(open).collect::<Result<_, _>>()?;
+    Ok((ops, layers))
 }
 
 /// Opens a place beneath the session's folder, and says how it is called.
@@ -131,11 +126,11 @@ fn open_devices(console: Option<&AbsPath>) -> Result<Devices, Failure> {
     Ok(nodes)
 }
 
-fn open_layer(
+fn open_layer<'a>(
     plan: &Plan,
     session: BorrowedFd<'_>,
-    layer: &LayerOp,
-) -> Result<LayerSource, Failure> {
+    layer: &'a LayerOp,
+) -> Result<LayerSource<'a>, Failure> {
     let own = |name: &str| {
         let path = RelPath::new(format!("layers/{}/{name}", layer.id))
             .map_err(|_| failure(Errno::EINVAL, &layer.target, "bad layer name"))?;
@@ -143,13 +138,10 @@ fn open_layer(
     };
     let lower = open(layer.target.as_bytes(), PLACE)
         .at(&layer.target, "opening the real folder of a layer")?;
-    Ok(LayerSource {
-        lower: folder((lower, layer.target.clone()))?,
-        upper: own("upper")?,
-        work: own(&format!("work.{}", plan.launch))?,
-        // Before scratch covers the old `/dev`.
-        fuse: (layer.backend == Backend::Fuse).then(open_fuse).transpose()?,
-    })
+    let (lower, work) = (folder((lower, layer.target.clone()))?, format!("work.{}", plan.launch));
+    // Before scratch covers the old `/dev`.
+    let fuse = (layer.backend == Backend::Fuse).then(open_fuse).transpose()?;
+    Ok((layer, [lower, own("upper")?, own(&work)?], fuse))
 }
 
 fn folder((fd, path): (OwnedFd, AbsPath)) -> Result<OwnedFd, Failure> {

@@ -3,7 +3,7 @@
 use super::mask::{make_empties, new_folder};
 use super::source::Devices;
 use super::target::{Kind, World, make};
-use super::{At, failure, misplaced};
+use super::{At, misplaced};
 use crate::failure::Failure;
 use crate::open::{FOLDER, PLACE, open, open_beneath};
 use crate::sys::mount::{
@@ -50,17 +50,15 @@ pub(super) fn new_tmpfs(mode: u32, size: u64, attributes: u64) -> Result<OwnedFd
 /// Mounts a fresh `/proc` and makes its writable system parts read-only.
 pub(super) fn proc(world: &mut World) -> Result<(), Failure> {
     let path = fixed("/proc")?;
-    let tree = file_system(c"proc", &[(c"source", "proc")], NOSUID | NODEV | NOEXEC).at(
-        &path,
-        "making a fresh /proc, which the kernel refuses where parts of the host's are mounted over, as in a container",
-    )?;
+    let doing = "making a fresh /proc, which the kernel refuses where parts of the host's are mounted over, as in a container";
+    let tree = file_system(c"proc", &[(c"source", "proc")], NOSUID | NODEV | NOEXEC);
+    let tree = tree.at(&path, doing)?;
     world.attach(&tree, &path, Kind::Folder)?;
     for name in PROC_READ_ONLY {
         let path = fixed(&format!("/proc/{name}"))?;
         let part = match clone_tree(&tree, name) {
-            Ok(part) => part,
             Err(Errno::ENOENT) => continue,
-            Err(errno) => return Err(failure(errno, &path, "copying a part of /proc")),
+            part => part.at(&path, "copying a part of /proc")?,
         };
         restrict(&part, RDONLY | NOSUID | NODEV | NOEXEC, true)
             .at(&path, "making a part of /proc read-only")?;

@@ -75,8 +75,7 @@ impl World {
                     .at(path, "making a mount point")?
             }
             (Err(Errno::ENOENT), _) => {
-                let detail = "there is nothing here to mount on, and making it would change a real folder or a \
-                              layer";
+                let detail = "there is nothing here to mount on, and making it would change a real folder or a layer";
                 return Err(failure(Errno::ENOENT, path, detail));
             }
             (opened, _) => opened.at(path, "entering a mount point")?,

@@ -37,11 +37,8 @@ pub(crate) struct Link {
 /// Whether what the link needs is there. Before anything is made.
 pub(crate) fn probe() -> Result<(), Failure> {
     let tun = access(TUN, AccessFlags::R_OK | AccessFlags::W_OK);
-    tun.at(
-        STAGE,
-        TUN,
-        "opening it for the link (modprobe tun; in a container, pass this device in)",
-    )?;
+    let how = "opening it for the link (modprobe tun; in a container, pass this device in)";
+    tun.at(STAGE, TUN, how)?;
     let program = access(PROGRAM, AccessFlags::X_OK);
     program.at(STAGE, PROGRAM, "looking for the link's program (install the package slirp4netns)")
 }
