@@ -15,6 +15,7 @@ const EIO: i32 = 5;
 const EACCES: i32 = 13;
 const EINVAL: i32 = 22;
 const ENOSPC: i32 = 28;
+const ENOSYS: i32 = 38;
 const EMSGSIZE: i32 = 90;
 const EPROTONOSUPPORT: i32 = 93;
 const EOPNOTSUPP: i32 = 95;
@@ -80,9 +81,11 @@ pub fn require_at(
 pub fn why_no_namespace(errno: i32) -> &'static str {
     match errno {
         ENOSPC => ": a limit of /proc/sys/user/max_*_namespaces is 0 or used up",
-        EPERM | EACCES => {
+        // Filters of containers answer also as if there were no such call.
+        EPERM | EACCES | ENOSYS => {
             ": this host or container forbids user namespaces to you (kernel.unprivileged_userns_clone, \
-             kernel.apparmor_restrict_unprivileged_userns, a filter, or a chroot)"
+             kernel.apparmor_restrict_unprivileged_userns, a chroot, or a container's filter, which \
+             --security-opt seccomp=unconfined takes away)"
         }
         EINVAL => ": this kernel lacks one of them",
         _ => "",
