@@ -1,0 +1,224 @@
+#!/bin/bash
+# Run Landbox in real containers: Podman's, of root and of an ordinary user, without any network. As root.
+#
+#   tests/packaging/containers.sh DIR     DIR holds the packages, as packaging/build.sh makes them
+#
+# Podman runs in a Debian 12 of its own, as the packages do in run.sh; the image is built there by packaging/containers/Containerfile.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd -P)
+. "$here/../../packaging/setup.sh"
+. "$here/machine.sh"
+
+[ $# -eq 1 ] || { sed -n '2,6s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ "$(id -u)" -eq 0 ] || die "the machine is made as root: sudo $0 $1"
+packages=$(realpath "$1")
+containers=$here/../../packaging/containers
+need_packages debootstrap dpkg-dev util-linux
+
+work=$(mktemp -d /var/tmp/landbox-containers.XXXXXX)
+chmod 0755 "$work"
+trap clean_up EXIT
+root=$work/root
+cgroups=$(ls -d /sys/fs/cgroup/{,*/}libpod_parent 2>/dev/null || true)
+clean_up() {
+  machine_end
+  # What the engine keeps for its next container.
+  [ -n "$cgroups" ] || find /sys/fs/cgroup -depth -type d -path '*/libpod_parent*' -exec rmdir {} + || true
+  rm -rf --one-file-system "$work"
+}
+
+# What a session must be able to do, and must not do for real.
+session='echo inside >made && rm README.md && ls && { echo no >/etc/landbox-escape; } 2>/dev/null; test ! -e /etc/landbox-escape'
+unmask=(--security-opt unmask=ALL)
+
+# ---- what must be true, in containers of root's and of an ordinary user's ------------------------------------------------
+
+with_proc_uncovered_a_session_runs_and_lands() {
+  box "${unmask[@]}" -- run -- sh -c "$session"
+  exits 0; says made
+  [ -e "$project/README.md" ]
+  [ ! -e "$project/made" ]
+  box "${unmask[@]}" -- land --apply --yes
+  exits 0
+  [ "$(cat "$project/made")" = inside ]
+  [ ! -e "$project/README.md" ]
+}
+
+the_doctor_finds_nothing_that_prevents_a_session_and_the_layers_are_the_kernels() {
+  box "${unmask[@]}" -- doctor
+  exits 0; says "a real session was run and checked from inside"; says "without privilege: your own keys count"
+  box "${unmask[@]}" -- run -- true
+  box "${unmask[@]}" -- show --json
+  says kernel-user
+  ! grep -q '"overlay": *"fuse"' "$work/said"
+}
+
+with_the_engines_own_proc_it_is_refused_and_the_grant_is_named() {
+  box -- run -- touch made
+  exits 125; says "fresh /proc"; says "unmask=ALL"
+  [ ! -e "$project/made" ]
+  box -- doctor
+  exits 1; says "unmask=ALL"
+}
+
+without_the_fuse_device_fuse_alone_is_refused() {
+  box "${unmask[@]}" -- run --overlay fuse -- true
+  exits 125; says "/dev/fuse is missing"
+  box "${unmask[@]}" --device /dev/fuse -- run --overlay fuse -- sh -c "$session"
+  exits 0; says made
+}
+
+without_the_tunnel_device_a_network_policy_alone_is_refused() {
+  local policy=("${unmask[@]}" -v /srv/none.json:/none.json:ro)
+  box "${policy[@]}" -- run --network /none.json -- true
+  exits 125; says "--device /dev/net/tun"
+  box "${policy[@]}" -- run --network off -- sh -c "$session"
+  exits 0
+  box "${policy[@]}" --device /dev/net/tun -- run --network /none.json -- bash -c 'echo >/dev/tcp/192.0.2.1/80'
+  exits 1; says "1 refused connection"
+}
+
+with_a_read_only_root_a_volume_for_the_home_is_enough() {
+  box "${unmask[@]}" --read-only -- run -- true
+  exits 125; says "Read-only file system"
+  box "${unmask[@]}" --read-only --tmpfs /home/dev -- run -- sh -c "$session"
+  exits 0; says made
+}
+
+no_capability_and_no_new_privileges_are_enough() {
+  box "${unmask[@]}" --cap-drop all --security-opt no-new-privileges -- run -- sh -c "$session"
+  exits 0; says made
+}
+
+a_filter_that_forbids_user_namespaces_is_named() {
+  local forbidding=("${unmask[@]}" --security-opt seccomp=/srv/no-namespaces.json)
+  box "${forbidding[@]}" -- run -- true
+  exits 125
+  says "forbids user namespaces to you"
+  box "${forbidding[@]}" -- doctor
+  exits 1; says "seccomp=unconfined"
+}
+
+a_volume_below_the_home_wants_the_fuse_device() {
+  local below=("${unmask[@]}" -v notes:/home/dev/notes)
+  box "${below[@]}" -- run -- true
+  exits 125; says "/home/dev/notes is mounted below it"; says "/dev/fuse is missing"
+  box "${below[@]}" --device /dev/fuse -- run -- sh -c "$session"
+  exits 0; says made
+}
+
+# What Kubernetes makes of pod.yaml, but for the devices: a user namespace of the pod's own, no right, a volume that is root's.
+root_runs_the_example_of_a_pod_in_a_user_namespace_of_its_own() {
+  engine podman pod rm --all --force >/dev/null
+  engine podman volume rm --force project >/dev/null
+  # Neither a plugin for the device nor a claim and a map are here.
+  sed -e '/^      # \/dev\/net\/tun/,/^        limits:/d' -e '/name: policy,/d; /- name: policy/,$d' -e 's|image: landbox|image: localhost/landbox:latest|' \
+    -e 's|"--network", "/policy/policy.json", ||; s|"claude", "-p", "fix the build"|"sh", "-c", "echo pod >made"|' \
+    "$containers/pod.yaml" >"$root/srv/pod.yaml"
+  engine podman play kube --network none /srv/pod.yaml >/dev/null
+  engine podman wait landbox-session-session >/dev/null
+  engine podman logs landbox-session-session >"$work/said" 2>&1
+  # This Podman takes the whole example but `procMount`, which newer ones know.
+  grep -qE '1 file changed|unmask=ALL' "$work/said" || fail "$(cat "$work/said")"
+  engine podman pod rm --all --force >/dev/null
+  ids=(--userns=auto --user 1000:1000)
+  box "${unmask[@]}" --cap-drop all --security-opt no-new-privileges -e LANDBOX_STATE_DIR=/state/landbox --tmpfs /state:mode=0777 \
+    --tmpfs /project:mode=0777 -- run --overlay kernel -- sh -c 'echo pod >made; id -u'
+  exits 0; says 1000; says "1 file changed"
+}
+
+# ---- how it is looked at -----------------------------------------------------------------------------------------------
+
+# box GRANT.. -- ARG..: `landbox ARG..` in a container with these grants; what it says goes to $work/said, how it ends to $code.
+box() {
+  local grants=()
+  while [ "$1" != -- ]; do
+    grants+=("$1")
+    shift
+  done
+  shift
+  code=0
+  engine podman run --rm --network none "${ids[@]}" -v landbox-state:/state -v "${project#"$root"}:/project" "${grants[@]}" \
+    localhost/landbox "$@" >"$work/said" 2>&1 || code=$?
+}
+exits() { [ "$code" -eq "$1" ] || fail "exit code $code: $(cat "$work/said")"; }
+says() { grep -qF -- "$1" "$work/said" || fail "not said: $1: $(cat "$work/said")"; }
+fail() { say "  $*"; return 1; }
+
+# engine CMD..: as whoever runs the containers.
+engine() {
+  if [ "$who" = root ]; then inside "$@"; else as ada env XDG_RUNTIME_DIR=/run/user/2001 "$@"; fi
+}
+
+# ---- the run -----------------------------------------------------------------------------------------------------------
+
+say "== installing"
+make_debian /srv/landbox-tests/debian-12
+cp -a --reflink=auto /srv/landbox-tests/debian-12 "$root"
+cp -a --reflink=auto "$root" "$work/image"
+install_in() {
+  machine_start "$1"
+  inside apt-get -qq update
+  inside env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "${@:2}" >/dev/null
+  inside apt-get clean
+}
+# The image's base has what the packages need: the image itself is then built without a network.
+install_in "$work/image" ca-certificates fuse-overlayfs git libcap2-bin libmnl0 slirp4netns
+machine_end
+install_in "$root" podman crun catatonit uidmap fuse-overlayfs slirp4netns iproute2
+
+mkdir "$root/srv/build"
+tar -c --xattrs --one-file-system -C "$work/image" --exclude=./dev/\* . >"$root/srv/base.tar"
+cp "$packages"/landbox_*.deb "$packages"/landbox-helper_*.deb "$root/srv/build"
+cp "$containers/Containerfile" "$root/srv/build"
+echo '{"version": 1, "public": {"mode": "block"}, "private": {"mode": "block"}}' >"$root/srv/none.json"
+inside useradd --create-home --uid 2001 ada
+inside install -d -o ada -m 0700 /run/user/2001
+# For users of containers that `auto` chooses.
+inside sh -c 'echo containers:1000000:1000000 | tee -a /etc/subuid >>/etc/subgid'
+# No container is a mount of the machine's to share, and the runtime knows cgroups of the one kind or of the other only.
+inside mount --make-rshared /
+inside sh -c 'if mountpoint -q /sys/fs/cgroup/unified; then umount /sys/fs/cgroup/unified; fi'
+
+say "== building the image"
+inside podman import --quiet /srv/base.tar docker.io/library/debian:12-slim >/dev/null
+inside unshare --net podman build --quiet --isolation chroot --pull-never -f /srv/build/Containerfile -t landbox /srv/build >/dev/null
+rm "$root/srv/base.tar"
+inside podman save --quiet --output /srv/image.tar localhost/landbox
+chmod 0644 "$root/srv/image.tar"
+as ada env XDG_RUNTIME_DIR=/run/user/2001 podman load --quiet --input /srv/image.tar >/dev/null
+# The engine's own filter, without what makes user namespaces.
+python3 - "$root/usr/share/containers/seccomp.json" >"$root/srv/no-namespaces.json" <<'PYTHON'
+import json, sys
+profile = json.load(open(sys.argv[1]))
+for rule in profile["syscalls"]:
+    rule["names"] = [name for name in rule["names"] if name not in ("clone", "clone3", "unshare", "setns")]
+# Threads and processes, as an engine that forbids namespaces has it: CLONE_NEW* of clone's flags must be 0.
+masked = {"index": 0, "value": 0x7E020000, "valueTwo": 0, "op": "SCMP_CMP_MASKED_EQ"}
+profile["syscalls"].append({"names": ["clone"], "action": "SCMP_ACT_ALLOW", "args": [masked]})
+profile["syscalls"].append({"names": ["clone3"], "action": "SCMP_ACT_ERRNO", "errnoRet": 38})
+profile["syscalls"].append({"names": ["unshare", "setns"], "action": "SCMP_ACT_ERRNO", "errnoRet": 1})
+json.dump(profile, sys.stdout)
+PYTHON
+
+failed=()
+for who in root ada; do
+  ids=() project=$root/srv/project
+  # Inside, the caller is the image's user.
+  [ "$who" = root ] || ids=(--userns=keep-id:uid=1000,gid=1000) project=$root/home/ada/project
+  for promise in $(sed -n 's/^\([a-z_]*\)() {$/\1/p' "$0"); do
+    case $promise in clean_up | box | engine | install_in) continue ;; root_*) [ "$who" = root ] || continue ;; esac
+    say "-- as $who: ${promise//_/ }"
+    rm -rf "$project"
+    mkdir "$project"
+    echo real >"$project/README.md"
+    if [ "$who" = root ]; then chown -R 1000:1000 "$project"; else chown -R 2001:2001 "$project"; fi
+    engine podman volume rm --force landbox-state >/dev/null
+    status=0
+    (set -e; "$promise") & wait $! || status=$?
+    [ "$status" -eq 0 ] || { failed+=("$who:$promise"); say "   FAILED"; }
+  done
+  engine podman system reset --force >/dev/null 2>&1 || true
+done
+[ ${#failed[@]} -eq 0 ] || die "failed: ${failed[*]}"
+say "== containers: all passed"
