@@ -105,9 +105,10 @@ worlds! {
         for folder in ["upper", "work", "merged", "volume"] {
             place.mkdir(place.root().join(folder));
         }
-        // As a container is made: not a chroot, in which the kernel makes no user namespace for anybody.
+        // As a container is made: not a chroot, in which the kernel makes no user namespace for anybody; its root is root's, or no
+        // key below it counts.
         let script = format!(
-            "set -e; mount -t overlay -o lowerdir=/,upperdir={root}/upper,workdir={root}/work none {root}/merged; \
+            "set -e; chown 0:0 {root}/upper; mount -t overlay -o lowerdir=/,upperdir={root}/upper,workdir={root}/work none {root}/merged; \
              for d in dev proc sys usr etc; do if mountpoint -q /$d; then mount --rbind /$d {root}/merged/$d; fi; done; \
              mount --bind {root}/volume {root}/merged/{root}/volume; \
              cd {root}/merged; pivot_root . mnt; umount -l /mnt; cd {}; set +e",
