@@ -163,7 +163,7 @@ install_in() {
   inside apt-get clean
 }
 # The image's base has what the packages need: the image itself is then built without a network.
-install_in "$work/image" ca-certificates fuse-overlayfs git libcap2-bin libmnl0 slirp4netns
+install_in "$work/image" ca-certificates fuse-overlayfs git libcap2-bin libmnl0 libnftnl11 slirp4netns
 machine_end
 install_in "$root" podman crun catatonit uidmap fuse-overlayfs slirp4netns iproute2
 
