@@ -106,6 +106,18 @@ worlds! {
         assert!(place.project.join("a").exists());
     }
 
+    [user_kernel, user_fuse]
+    fn a_script_of_a_package_does_not_come_unnamed_by_a_move_or_a_link(world) {
+        let place = Place::new(world);
+        let scripts = r#"{"scripts": {"postinstall": "sh x"}}"#;
+        place.write(place.project.join("x/data.json"), scripts);
+        place.sh("mv x/data.json x/package.json; echo '{}' > q.json; ln -s q.json deno.json").output().ok();
+        let card = place.json(["diff"]);
+        let expected = [("deno.json", "install"), ("x/package.json", "install")];
+        assert_eq!(risks(&card), expected.map(|(a, b)| (a.to_owned(), b.to_owned())), "{card:#}");
+        place.landbox(["land", "--apply", "--yes"]).output().expect(6);
+    }
+
     // Written by its own mode: what the owner can read, a session can give away.
     [user_kernel]
     fn a_secret_that_moves_into_the_project_is_named(world) {

@@ -11,7 +11,7 @@ use super::layer::{LayerView, policy_of, project_of};
 use super::live::{self, Sight};
 use super::patch::{Coverage, Figures, PatchWriter, beyond, figures, obstructed};
 use super::resolve::{Choices, Resolution, Resolved, resolve_telling};
-use super::risk::{self, LARGE};
+use super::risk::{self, LARGE, Site};
 use super::select::{Picked, Selection, Wanted};
 use super::{check_present, many, tree};
 use crate::error::{Context, Failure, Kind, Result};
@@ -206,7 +206,8 @@ impl Review {
             None if counted => many::map(&changes, |change| facing.figures::<W>(change, None))?,
             None => changes.iter().map(|change| Figures::uncounted(change)).collect(),
         };
-        let risks = many::map(&changes, |change| Ok(self.risks(change)))?;
+        let site = Site { project: &set.target, home: &session.snapshot.policy.home };
+        let risks = many::map(&changes, |change| Ok(self.risks(change, &site)))?;
         for (change, figures) in changes.iter().zip(&all) {
             card.groups.count(change.group);
             if self.picked.holds(change) {
@@ -226,12 +227,11 @@ impl Review {
         Ok(card)
     }
 
-    fn risks(&self, change: &Change) -> Vec<risk::Risk> {
-        let target = &self.view.changeset.target;
+    fn risks(&self, change: &Change, site: &Site<'_>) -> Vec<risk::Risk> {
         if !self.picked.holds(change) {
-            return risk::judge_names(change, target);
+            return risk::judge_names(change, site);
         }
-        risk::judge(change, &Read { change, view: &self.view }, target)
+        risk::judge(change, &Read { change, view: &self.view }, site)
     }
 
     /// Changes that git could not make of the patch.

@@ -50,7 +50,8 @@ impl History {
         ground: impl FnOnce() -> Result<Ground>,
     ) -> Result<Self> {
         let message = Message::of(&repo.git, &repo.top, session, wanted.message)?;
-        let bounds = Bounds { repo, project, masks: source.masks, layer: source.layer };
+        let home = &session.snapshot.policy.home;
+        let bounds = Bounds { repo, project, home, masks: source.masks, layer: source.layer };
         let kept = match wanted.keep {
             true => keep(session, &bounds, workshop, &message.committer)?,
             false => None,

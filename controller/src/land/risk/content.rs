@@ -213,7 +213,8 @@ pub(super) fn git_folder(path: &RelPath, bytes: &[u8], link: bool) -> Option<Ris
     };
     let is = match Lower::of(path).name() {
         b"head" => is_head(),
-        b"config" | b"config.worktree" => !link && GIT_SECTIONS.is_match(bytes),
+        // What a link leads to may change at any time.
+        b"config" | b"config.worktree" => link || GIT_SECTIONS.is_match(bytes),
         _ => false,
     };
     is.then(|| {

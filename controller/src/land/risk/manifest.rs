@@ -28,8 +28,10 @@ const MANIFESTS: &[Manifest] = &[
             "lint-staged",
             "pre-commit",
             "gitHooks",
-            // Downloaded and run by corepack.
+            // Downloaded and run by corepack, volta and the like.
             "packageManager",
+            "devEngines",
+            "volta",
             // Settings of the package manager itself, such as which packages may run scripts.
             "pnpm",
             "config",
@@ -41,12 +43,23 @@ const MANIFESTS: &[Manifest] = &[
             "babel",
             "eslintConfig",
             "prettier",
+            "stylelint",
+            "postcss",
+            "commitlint",
+            "release",
+            "mocha",
+            "ava",
+            "nyc",
+            "c8",
+            "xo",
+            "nx",
+            "wireit",
         ],
         why: "its scripts or settings of the package manager changed",
     },
     Manifest {
         name: b"composer.json",
-        keys: &["scripts", "config", "repositories"],
+        keys: &["scripts", "config", "repositories", "extra"],
         why: "its scripts or settings of the package manager changed",
     },
     Manifest {
@@ -58,6 +71,11 @@ const MANIFESTS: &[Manifest] = &[
         name: b"deno.jsonc",
         keys: &["tasks", "imports", "importMap"],
         why: "its tasks or imports changed",
+    },
+    Manifest {
+        name: b"global.json",
+        keys: &["sdk", "msbuild-sdks"],
+        why: "what builds it, and is downloaded for that, changed",
     },
 ];
 
@@ -94,6 +112,13 @@ const SECTIONS: &[Sections] = &[
     },
 ];
 
+/// Whether a file of this name is a manifest.
+pub(super) fn is_one(path: &RelPath) -> bool {
+    let lower = Lower::of(path);
+    let name = lower.name();
+    MANIFESTS.iter().any(|m| m.name == name) || SECTIONS.iter().any(|s| s.name == name)
+}
+
 /// Judges a manifest by its two contents.
 pub(super) fn judge<'a>(
     path: &RelPath,
@@ -129,24 +154,31 @@ fn parts(bytes: &[u8]) -> Option<Value> {
 impl Sections {
     /// The lines that matter.
     fn of<'a>(&self, bytes: &'a [u8]) -> Vec<&'a [u8]> {
+        // Before the first heading a key may name the section it belongs to.
+        let mut heading = false;
         let mut inside = false;
         let mut out = Vec::new();
-        for line in bytes.split(|b| *b == b'\n').map(<[u8]>::trim_ascii) {
+        for line in bytes.split(|b| matches!(b, b'\n' | b'\r')).map(<[u8]>::trim_ascii) {
             if line.is_empty() || line.starts_with(b"#") {
                 continue;
             }
+            // Quotes and spaces are ways to write the same name; so are escapes, which are not read here.
+            let bare = |text: &[u8]| -> Vec<u8> {
+                let marks = |b: &u8| !matches!(b, b'[' | b']' | b' ' | b'"' | b'\'' | b'\t');
+                text.iter().copied().filter(marks).collect()
+            };
+            let key = bare(line.split(|b| *b == b'=').next().unwrap_or_default());
             if line.starts_with(b"[") {
-                // Quotes and spaces are ways to write the same name.
-                let name: Vec<u8> = line
-                    .iter()
-                    .copied()
-                    .filter(|b| !matches!(b, b'[' | b']' | b' ' | b'"' | b'\'' | b'\t'))
-                    .collect();
-                inside = self.starts.iter().any(|start| name.starts_with(start.as_bytes()));
+                heading = true;
+                inside = self.starts.iter().any(|start| key.starts_with(start.as_bytes()));
+            } else if !heading {
+                let names = |start: &&str| key.starts_with(start.trim_end_matches('.').as_bytes());
+                inside |= self.starts.iter().any(names);
             }
-            let key = line.split(|b| matches!(b, b'=' | b'.' | b' ')).next().unwrap_or_default();
-            let key: Vec<u8> = key.iter().copied().filter(|b| !matches!(b, b'"' | b'\'')).collect();
-            if inside || self.keys.iter().any(|k| k.as_bytes() == key) {
+            let escaped = key.contains(&b'\\');
+            inside |= escaped && line.starts_with(b"[");
+            let first = key.split(|b| *b == b'.').next().unwrap_or_default();
+            if inside || escaped || self.keys.iter().any(|k| k.as_bytes() == first) {
                 out.push(line);
             }
         }

@@ -8,6 +8,7 @@ mod content;
 pub(super) mod link;
 mod manifest;
 mod names;
+mod requirements;
 #[cfg(test)]
 mod tests;
 
@@ -26,7 +27,7 @@ pub const LARGE: u64 = 4 << 20;
 pub enum RiskKind {
     /// Git runs it, or takes other settings from it.
     Git,
-    /// A shell or an interpreter runs it when it starts or enters the folder.
+    /// A login, a shell, an interpreter or another program obeys it when it starts or enters the folder.
     Startup,
     /// An editor runs commands from it.
     Editor,
@@ -101,7 +102,7 @@ impl RiskKind {
     pub fn does(self) -> &'static str {
         match self {
             Self::Git => "git takes commands or settings from",
-            Self::Startup => "a shell or an interpreter runs by itself",
+            Self::Startup => "a login, a shell or a program takes commands or settings from",
             Self::Editor => "an editor takes commands or settings from",
             Self::Agent => "an AI coding CLI takes commands or instructions from",
             Self::Ci => "a CI service runs",
@@ -153,18 +154,33 @@ pub trait Contents {
     fn old_bytes(&self) -> Option<Vec<u8>>;
 }
 
+/// Where changes land.
+#[derive(Clone, Copy, Debug)]
+pub struct Site<'a> {
+    /// The project.
+    pub project: &'a AbsPath,
+    /// The home of its owner.
+    pub home: &'a AbsPath,
+}
+
 /// The flags that need no content.
-pub fn judge_names(change: &Change, target: &AbsPath) -> Vec<Risk> {
+pub fn judge_names(change: &Change, site: &Site<'_>) -> Vec<Risk> {
     let mut found = Vec::new();
     for path in super::digest::paths(change) {
-        found.extend(names::rules(change, path));
+        found.extend(names::judge(change, path, site));
         found.extend(content::hidden_in_name(path.as_bytes()));
     }
     match &change.new {
         Some(Node::Symlink { target: to }) => {
-            found.extend(link::judge(&change.path, to, target));
+            found.extend(link::judge(&change.path, to, site.project));
             found.extend(content::hidden_in_name(to));
             found.extend(content::git_folder(&change.path, to, true));
+            if is_for_packages(&change.path) {
+                found.push(Risk::new(
+                    RiskKind::Install,
+                    "a package manager obeys what it leads to, and a later change there is not named for it",
+                ));
+            }
         }
         Some(Node::File { mode, size, .. }) => {
             found.extend(modes(change, *mode));
@@ -179,14 +195,16 @@ pub fn judge_names(change: &Change, target: &AbsPath) -> Vec<Risk> {
 }
 
 /// All flags of a change.
-pub fn judge(change: &Change, contents: &dyn Contents, target: &AbsPath) -> Vec<Risk> {
-    let mut found = judge_names(change, target);
+pub fn judge(change: &Change, contents: &dyn Contents, site: &Site<'_>) -> Vec<Risk> {
+    let mut found = judge_names(change, site);
     if !matches!(change.new, Some(Node::File { .. })) {
         return found;
     }
     let (rewritten, of_git) = (is_rewritten(change), content::is_of_git(&change.path));
-    // What only moved is looked at where its new place gives it a meaning.
-    if !rewritten && !of_git {
+    // What only moved is looked at where its new place gives it a meaning, and as if it were new there.
+    let moved = change.kind == ChangeKind::Renamed;
+    let has_meaning = rewritten || of_git || moved && is_for_packages(&change.path);
+    if !has_meaning {
         return found;
     }
     // What can't be read can't be shown either, and a landing of it fails.
@@ -194,13 +212,22 @@ pub fn judge(change: &Change, contents: &dyn Contents, target: &AbsPath) -> Vec<
     if of_git {
         found.extend(content::git_folder(&change.path, &new, false));
     }
+    let old = std::cell::OnceCell::new();
+    let old = || match moved {
+        true => None,
+        false => old.get_or_init(|| contents.old_bytes()).as_deref(),
+    };
+    found.extend(manifest::judge(&change.path, &new, &old));
+    found.extend(requirements::judge(&change.path, &new, &old));
     if rewritten {
-        let old = std::cell::OnceCell::new();
-        let old = || old.get_or_init(|| contents.old_bytes()).as_deref();
-        found.extend(manifest::judge(&change.path, &new, &old));
         found.extend(content::judge(&new, &old));
     }
     settle(found)
+}
+
+/// Whether what is in a file of this name is judged for what a package manager does with it.
+fn is_for_packages(path: &RelPath) -> bool {
+    manifest::is_one(path) || requirements::is_one(path)
 }
 
 /// One flag a kind, in the order of kinds: the first reason is enough.

@@ -35,13 +35,15 @@ fn change(path: &str, old: Option<Node>, new: Option<Node>) -> Change {
     }
 }
 
-fn project() -> AbsPath {
-    AbsPath::new("/home/a/app").unwrap()
+fn kinds(change: &Change, new: &[u8], old: Option<&[u8]>) -> Vec<&'static str> {
+    kinds_in("/home/a/app", change, new, old)
 }
 
-fn kinds(change: &Change, new: &[u8], old: Option<&[u8]>) -> Vec<&'static str> {
+fn kinds_in(project: &str, change: &Change, new: &[u8], old: Option<&[u8]>) -> Vec<&'static str> {
     let both = Both(Some(new.to_vec()), old.map(<[u8]>::to_vec));
-    judge(change, &both, &project()).into_iter().map(|r| r.kind.name()).collect()
+    let (project, home) = (AbsPath::new(project).unwrap(), AbsPath::new("/home/a").unwrap());
+    let site = Site { project: &project, home: &home };
+    judge(change, &both, &site).into_iter().map(|r| r.kind.name()).collect()
 }
 
 /// Kinds of a file that was edited.
@@ -304,6 +306,200 @@ fn a_folder_that_git_would_take_for_a_repository_is_flagged() {
     let mut moved = change("x/HEAD", Some(file(0o644, text)), Some(file(0o644, text)));
     (moved.kind, moved.old_path) = (ChangeKind::Renamed, RelPath::new("head.txt").ok());
     assert_eq!(kinds(&moved, text, Some(text)), ["git"]);
+}
+
+/// Kinds of a file that only moved.
+fn moved(from: &str, to: &str, bytes: &[u8]) -> Vec<&'static str> {
+    let mut change = change(to, Some(file(0o644, bytes)), Some(file(0o644, bytes)));
+    (change.kind, change.old_path) = (ChangeKind::Renamed, RelPath::new(from).ok());
+    kinds(&change, bytes, Some(bytes))
+}
+
+#[test]
+fn a_file_that_moves_to_a_name_with_a_meaning_is_judged_as_a_new_one() {
+    let scripts = br#"{"scripts": {"postinstall": "sh x"}}"#;
+    assert_eq!(moved("x/data.json", "x/package.json", scripts), ["install"]);
+    assert_eq!(moved("a/package.json", "b/package.json", scripts), ["install"]);
+    assert_eq!(moved("t.toml", "sub/pyproject.toml", b"[tool.x]\na = 1\n"), ["install"]);
+    assert_eq!(moved("r", "requirements.txt", b"--index-url https://x.example/\n"), ["install"]);
+    assert_eq!(moved("x/data.json", "x/package.json", b"{}"), Vec::<&str>::new());
+    assert_eq!(moved("a.rs", "b.rs", b"fn main() {}\n"), Vec::<&str>::new());
+}
+
+#[test]
+fn a_link_that_stands_for_a_file_with_a_meaning_is_flagged() {
+    for name in [
+        "w/package.json",
+        "deno.json",
+        "deno.jsonc",
+        "composer.json",
+        "pyproject.toml",
+        "Cargo.toml",
+        "setup.cfg",
+        "requirements-dev.txt",
+    ] {
+        assert_eq!(link(name, b"q"), ["install"], "{name}");
+    }
+    assert_eq!(link("w/package.json", b"../q.json"), ["install"]);
+    assert_eq!(link("x/config", b"q"), ["git"]);
+    // A folder on the way to one that has a meaning.
+    assert_eq!(link(".github", b"w"), ["agent", "ci"]);
+    assert_eq!(link("a/systemd", b"../w"), ["startup"]);
+    assert_eq!(link("src/lib.rs", b"other.rs"), Vec::<&str>::new());
+}
+
+#[test]
+fn what_a_login_a_shell_or_a_tool_obeys_is_flagged_wherever_it_lies() {
+    for (path, kind) in [
+        (".ssh/authorized_keys", "startup"),
+        (".ssh/config", "startup"),
+        (".ssh/rc", "startup"),
+        (".gnupg/gpg-agent.conf", "startup"),
+        (".config/nvim/init.lua", "editor"),
+        (".config/git/config", "git"),
+        (".vim/plugin/x.vim", "editor"),
+        (".local/bin/ls", "startup"),
+        (".bun/bin/node", "startup"),
+        (".config/autostart/x", "startup"),
+        (".config/systemd/user/x.service", "startup"),
+        (".config/environment.d/x.conf", "startup"),
+        (".config/sway/config", "startup"),
+        ("cron.d/x", "startup"),
+        ("crontab", "startup"),
+        (".aws/config", "startup"),
+        (".psqlrc", "startup"),
+        (".ipython/profile_default/startup/a.py", "startup"),
+        (".direnv/bin/x", "startup"),
+        (".nvmrc", "startup"),
+        (".tool-versions", "startup"),
+        (".python-version", "startup"),
+        (".ruby-version", "startup"),
+        (".node-version", "startup"),
+        ("rust-toolchain.toml", "startup"),
+        (".htaccess", "startup"),
+        ("ansible.cfg", "startup"),
+        (".openhands/setup.sh", "agent"),
+        ("skills/x/SKILL.md", "agent"),
+        (".rspec", "build"),
+        (".rubocop.yml", "build"),
+        ("karma.conf.js", "build"),
+        ("Guardfile", "build"),
+        ("Snakefile", "build"),
+        ("workflow/rules/a.smk", "build"),
+        ("phpunit.xml", "build"),
+        ("phpunit.xml.dist", "build"),
+        (".php-cs-fixer.php", "build"),
+        (".php-cs-fixer.dist.php", "build"),
+        (".storybook/main.js", "build"),
+        (".coveragerc", "build"),
+        ("mypy.ini", "build"),
+        ("mkdocs.yml", "build"),
+        (".golangci.yml", "build"),
+        ("Pipfile", "install"),
+        ("environment.yml", "install"),
+        ("cpanfile", "install"),
+        ("renovate.json", "ci"),
+        (".builds/x.yml", "ci"),
+        ("firebase.json", "ci"),
+    ] {
+        assert!(added(path, b"x\n").contains(&kind), "{path}: {:?}", added(path, b"x\n"));
+    }
+}
+
+#[test]
+fn a_list_of_requirements_is_flagged_for_where_packages_come_from_and_not_for_which() {
+    let pinned = "a==1.0 ; python_version < '3'\nb[x]>=2 \\\n    --hash=sha256:00\n# see https://x.example/\n";
+    for name in
+        ["requirements.txt", "dev-requirements.txt", "requirements/test.txt", "constraints.txt"]
+    {
+        assert_eq!(added(name, pinned.as_bytes()), Vec::<&str>::new(), "{name}");
+        for line in [
+            "--index-url https://x.example/",
+            "-e .",
+            "-r other.txt",
+            "a @ https://x.example/a.whl",
+            "git+https://x.example/a",
+            "./a",
+            "a.whl",
+            "a==1 --config-settings=x=y",
+            "a==1\r--index-url x",
+            "# -*- coding: utf-7 -*-",
+        ] {
+            let text = format!("{pinned}{line}\n");
+            let found = edited(name, pinned.as_bytes(), text.as_bytes());
+            assert!(found.contains(&"install"), "{name} {line:?}: {found:?}");
+            assert!(
+                !edited(name, text.as_bytes(), format!("c==1\n{text}").as_bytes())
+                    .contains(&"install")
+            );
+        }
+    }
+    assert!(added("requirements.txt", b"\xff\xfe-\0e\0 \0.\0").contains(&"install"));
+}
+
+#[test]
+fn a_manifest_is_read_as_the_tool_reads_it_and_not_by_its_usual_shape() {
+    for (name, text) in [
+        ("pyproject.toml", "build-system = { requires = ['x'] }\n"),
+        ("pyproject.toml", "tool.x.a = 1\n"),
+        ("pyproject.toml", "[\"\\u0074ool\".x]\na = 1\n"),
+        ("Cargo.toml", "patch.a.b = { path = 'x' }\n"),
+        ("Cargo.toml", "[package]\n\"\\u0062uild\" = 'x.rs'\n"),
+        ("global.json", "{\"sdk\": {\"version\": \"1\"}}"),
+        ("setup.cfg", "[a]\r[options]\rx = 1\r"),
+    ] {
+        assert!(added(name, text.as_bytes()).contains(&"install"), "{name} {text:?}");
+    }
+}
+
+#[test]
+fn a_home_that_is_the_project_is_flagged_for_its_hidden_files_and_its_programs() {
+    let in_home = |project, path| {
+        kinds_in(project, &change(path, None, Some(file(0o644, b"x\n"))), b"x\n", None)
+    };
+    for path in [".ssh/rc", ".anything", ".tool/settings", "bin/ls", "go/bin/gofmt", "sbin/x"] {
+        assert_eq!(in_home("/home/a", path), ["startup"], "{path}");
+        let link = change(path, None, Some(Node::Symlink { target: b"x".to_vec() }));
+        assert_eq!(kinds_in("/home/a", &link, b"", None), ["startup"], "{path}");
+    }
+    assert_eq!(in_home("/home", "a/.anything"), ["startup"]);
+    assert_eq!(in_home("/home/a/go", "bin/gofmt"), ["startup"]);
+    assert_eq!(in_home("/home/a/.config", "autostart/x"), ["startup"]);
+    for (project, path) in [
+        ("/home/a", "src/bin/main.rs"),
+        ("/home/a", "notes.txt"),
+        ("/home/a/app", "bin/ls"),
+        ("/home/a/app", ".anything"),
+        ("/home/a/.trees/app", "src/lib.rs"),
+        ("/home/a/bin", "x"),
+        ("/home/b", ".anything"),
+    ] {
+        assert_eq!(in_home(project, path), Vec::<&str>::new(), "{project}/{path}");
+    }
+}
+
+#[test]
+fn source_files_with_telling_names_are_only_source_files() {
+    for path in [
+        "src/config/mod.rs",
+        "src/conf.js",
+        "src/arc.js",
+        "bin/main.rs",
+        "lib/local/a.py",
+        "src/version.py",
+        "docs/ssh.md",
+        "app/services/user.service.ts",
+        "src/cron.rs",
+        "tests/requirements_test.py",
+        "requirements.md",
+        "src/skills.md",
+        "src/vim.rs",
+        "app/models/guard.rb",
+        "go/bin.go",
+        "a/environment.ts",
+    ] {
+        assert_eq!(added(path, b"x\n"), Vec::<&str>::new(), "{path}");
+    }
 }
 
 #[test]

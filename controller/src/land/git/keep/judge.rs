@@ -10,7 +10,7 @@ use crate::land::git::repo::Repo;
 use crate::land::git::workshop::Workshop;
 use crate::land::kind::{ChangeKind, ChangeState, Group};
 use crate::land::patch::git_accepts;
-use crate::land::risk::{self, Risk, RiskKind, link};
+use crate::land::risk::{self, Risk, RiskKind, Site, link};
 use crate::ui::text::visible_name;
 use landbox_shared::id::LayerId;
 use landbox_shared::path::{AbsPath, RelPath};
@@ -25,6 +25,8 @@ const ALL_PATHS: usize = 1_000_000;
 pub(in crate::land::git) struct Bounds<'a> {
     pub repo: &'a Repo,
     pub project: &'a AbsPath,
+    /// Of the owner.
+    pub home: &'a AbsPath,
     /// Paths that were hidden from the session.
     pub masks: &'a [RelPath],
     /// The layer of the project.
@@ -145,7 +147,8 @@ impl<'a> Judge<'a> {
             landable: true,
             reason: None,
         };
-        Ok(risk::judge(&change, &Sides { old, new }, self.bounds.project))
+        let site = Site { project: self.bounds.project, home: self.bounds.home };
+        Ok(risk::judge(&change, &Sides { old, new }, &site))
     }
 
     /// An entry as an object of the project, and its first bytes.

@@ -1,0 +1,150 @@
+//! What git, coding CLIs and services that watch the repository obey.
+
+use super::RiskKind::{Agent, Ci, Git, IgnoreRules};
+use super::Rule;
+
+pub(super) const RULES: &[Rule] = &[
+    Rule(Git, ".git/", "git runs hooks, and the programs its configuration names"),
+    Rule(Git, ".git", "it tells git where its hooks and configuration are"),
+    Rule(Git, ".gitmodules", "it names repositories that git fetches, and commands to update them"),
+    Rule(
+        Git,
+        ".gitconfig .gitconfig.* .config/git/",
+        "git runs the programs its configuration names",
+    ),
+    Rule(Git, ".lfsconfig", "git fetches large files from where it says"),
+    Rule(Git, ".githooks/ .git-hooks/", "git runs hooks from here where it was told to"),
+    Rule(Git, ".husky/", "husky makes these git's hooks"),
+    Rule(
+        Git,
+        ".pre-commit-config.yaml .pre-commit-config.yml .pre-commit-hooks.yaml prek.toml",
+        "pre-commit runs what it names at every commit",
+    ),
+    Rule(
+        Git,
+        "lefthook.* lefthook-local.* .lefthook.* .lefthook-local.* .lefthook/ .huskyrc* .overcommit.yml .overcommit/ \
+         captainhook.json grumphp.yml",
+        "a manager of hooks runs what it names as git's hooks",
+    ),
+    Rule(Git, ".lintstagedrc*", "lint-staged runs what it names at every commit"),
+    Rule(
+        Git,
+        ".hgrc .hg/ .config/hg/",
+        "mercurial runs hooks, and the programs its configuration names",
+    ),
+    Rule(Git, ".svn/", "subversion keeps its own files here"),
+    Rule(Git, ".jj/ .config/jj/", "jujutsu runs the programs its configuration names"),
+    Rule(
+        Git,
+        "applypatch-msg commit-msg fsmonitor-watchman post-applypatch post-checkout post-commit post-index-change \
+         post-merge post-receive post-rewrite post-update pre-applypatch pre-auto-gc pre-commit pre-merge-commit \
+         pre-push pre-rebase pre-receive prepare-commit-msg proc-receive push-to-checkout reference-transaction \
+         sendemail-validate",
+        "a git hook by its name",
+    ),
+    Rule(Agent, ".claude/", "hooks, commands and permissions of Claude Code"),
+    Rule(Agent, ".claude.json", "servers and permissions of Claude Code"),
+    Rule(Agent, "claude.md claude.local.md", "instructions that Claude Code obeys"),
+    Rule(Agent, ".mcp.json mcp.json .mcp/", "it names servers that a CLI starts"),
+    Rule(
+        Agent,
+        "agents.md agents.override.md agent.md .rules skill.md",
+        "instructions that coding CLIs obey",
+    ),
+    Rule(Agent, ".agents/ .agent/", "instructions and skills that coding CLIs obey"),
+    Rule(Agent, ".codex/", "configuration, hooks and servers of Codex"),
+    Rule(Agent, ".gemini/", "settings, hooks and servers of Gemini"),
+    Rule(Agent, "gemini.md", "instructions that Gemini obeys"),
+    Rule(Agent, ".geminiignore", "it decides what Gemini sees"),
+    Rule(
+        Agent,
+        "opencode.json opencode.jsonc .opencode/",
+        "commands, plug-ins and servers of OpenCode",
+    ),
+    Rule(Agent, ".openhands/ .openhands_instructions", "OpenHands runs and obeys what lies here"),
+    Rule(Agent, ".cursor/", "rules, hooks and servers of Cursor"),
+    Rule(Agent, ".cursorrules", "instructions that Cursor obeys"),
+    Rule(Agent, ".windsurf/", "rules, hooks and servers of Windsurf"),
+    Rule(Agent, ".windsurfrules", "instructions that Windsurf obeys"),
+    Rule(Agent, ".clinerules .clinerules/", "instructions that Cline obeys"),
+    Rule(Agent, ".roo/ .roo* .kilocode/ .kilocode*", "rules, modes and servers of Roo or Kilo"),
+    Rule(Agent, ".kiro/", "hooks and servers of Kiro"),
+    Rule(Agent, ".qwen/", "settings and servers of Qwen"),
+    Rule(Agent, "qwen.md", "instructions that Qwen obeys"),
+    Rule(Agent, ".amazonq/", "rules and servers of Amazon Q"),
+    Rule(Agent, ".junie/ .aiassistant/", "instructions that Junie or the AI Assistant obeys"),
+    Rule(Agent, ".continue/", "settings and servers of Continue"),
+    Rule(Agent, ".crush/ crush.json .crush.json crush.md", "settings and servers of Crush"),
+    Rule(Agent, ".goosehints .goose/", "instructions that Goose obeys"),
+    Rule(Agent, ".aider*", "commands and instructions of Aider"),
+    Rule(
+        Agent,
+        ".augment/ .augment-guidelines .devin/ .factory/ .firebender/ .grok/ .jules/ .tabnine/ .trae/ .warp/ warp.md \
+         .zencoder/ conductor.json",
+        "instructions, servers or set-up commands of a coding CLI",
+    ),
+    Rule(
+        Agent,
+        "copilot-instructions.md .github/instructions/ .github/prompts/ .github/agents/ .github/skills/ \
+         .github/chatmodes/ .copilot/",
+        "instructions that Copilot obeys",
+    ),
+    Rule(Agent, ".github/hooks/", "hooks that Copilot runs"),
+    Rule(Agent, "bots.json", "it configures what runs, and what sandbox it gets"),
+    Rule(Ci, ".github/workflows/ .github/actions/", "GitHub runs it with the repository's secrets"),
+    Rule(Ci, "action.yml action.yaml", "GitHub runs it as an action"),
+    Rule(Ci, ".forgejo/", "Forgejo runs its workflows"),
+    Rule(Ci, ".gitea/", "Gitea runs its workflows"),
+    Rule(Ci, ".gitlab-ci.yml *.gitlab-ci.yml", "GitLab runs it"),
+    Rule(Ci, ".gitlab/", "GitLab runs what is included from here"),
+    Rule(Ci, ".circleci/", "CircleCI runs it"),
+    Rule(Ci, ".buildkite/", "Buildkite runs it"),
+    Rule(Ci, ".woodpecker/ .woodpecker.*", "Woodpecker runs it"),
+    Rule(Ci, ".drone.*", "Drone runs it"),
+    Rule(Ci, ".tekton/", "Tekton runs it"),
+    Rule(Ci, ".semaphore/", "Semaphore runs it"),
+    Rule(Ci, ".teamcity/", "TeamCity runs it"),
+    Rule(Ci, "jenkinsfile*", "Jenkins runs it"),
+    Rule(Ci, "azure-pipelines* .azure-pipelines/", "Azure runs it"),
+    Rule(Ci, "bitbucket-pipelines.yml", "Bitbucket runs it"),
+    Rule(Ci, ".travis.yml", "Travis runs it"),
+    Rule(Ci, "appveyor.yml .appveyor.yml", "AppVeyor runs it"),
+    Rule(Ci, ".cirrus.yml .cirrus.star", "Cirrus runs it"),
+    Rule(Ci, "cloudbuild.*", "Google Cloud Build runs it"),
+    Rule(Ci, "buildspec.yml", "AWS CodeBuild runs it"),
+    Rule(Ci, "netlify.toml", "Netlify runs the build it names"),
+    Rule(Ci, "vercel.json", "Vercel runs the build it names"),
+    Rule(
+        Ci,
+        ".goreleaser.yml .goreleaser.yaml .releaserc*",
+        "a release runs the commands it names",
+    ),
+    Rule(
+        Ci,
+        ".build.yml .builds/ .zuul.yaml .zuul.d/ zuul.yaml .packit.yaml .packit.yml codemagic.yaml bitrise.yml \
+         wercker.yml jitpack.yml .readthedocs.* bamboo-specs/ dangerfile*",
+        "a CI service runs it",
+    ),
+    Rule(
+        Ci,
+        "renovate.json renovate.json5 .renovaterc*",
+        "a service that updates dependencies runs the commands it names",
+    ),
+    Rule(
+        Ci,
+        "amplify.yml appspec.yml render.yaml fly.toml railway.json railway.toml firebase.json serverless.yml \
+         serverless.yaml wrangler.toml wrangler.json wrangler.jsonc .ebextensions/ .platform/ .platform.app.yaml",
+        "a deployment runs the commands it names",
+    ),
+    Rule(IgnoreRules, ".gitignore", "it decides which files git, and reviews, overlook"),
+    Rule(
+        IgnoreRules,
+        ".gitattributes",
+        "it decides which programs filter files, and which differences show",
+    ),
+    Rule(IgnoreRules, ".git/info/", "it decides which files git overlooks, and how it treats them"),
+    Rule(IgnoreRules, ".git-blame-ignore-revs", "it decides which commits are overlooked"),
+    Rule(IgnoreRules, ".mailmap", "it decides whose name stands on a commit"),
+    Rule(IgnoreRules, ".*ignore", "it decides which files a tool overlooks"),
+    Rule(IgnoreRules, "codeowners", "it decides whose review is asked for"),
+];
