@@ -6,7 +6,7 @@
 //! | the schema: every field, value and line of a wrong policy is named; what normalises, what is refused, what is warned of | the controller's `config::network`, `shared`'s `network::check` and `class` |
 //! | `verdict` is the reference; a compiled table is the policy's, read back whole | `shared`'s `network::verdict` and `network::ruleset`, the helper's `net::tests` |
 //! | zones, modes, unions, mapped addresses, own loopback, with and without a terminal | [`matrix`], [`reports`] |
-//! | the kernel does what `verdict` says | [`evaluator`] (10,240 destinations for each kind of user), [`sizes`] |
+//! | the kernel does what `verdict` says | [`evaluator`] (5,120 destinations for each kind of user), [`sizes`] |
 //! | loopback and the link's names by every way out; neighbours | [`special`] |
 //! | the largest policies load, also with a send buffer of 212,992 | [`sizes`], the helper's `net::tests` |
 //! | each step of set-up made to fail: no tunnel device, no packet filter or a part of it missing, a link that is missing, too old, ends, is never ready or lies; rules that never arrive, change before or while they are read back, or are listed in part; a foreign table | [`faults`], the helper's `net::tests` |
