@@ -118,6 +118,15 @@ worlds! {
         place.landbox(["land", "--apply", "--yes"]).output().expect(6);
     }
 
+    [user_kernel]
+    fn text_that_ends_lines_or_differences_in_its_own_way_is_named(world) {
+        let place = Place::new(world);
+        let make = r"printf '# harmless\rimport os\n' > a.py; printf '#!/bin/sh\n#\0\necho x\n' > run; printf 'a\r\n' > b.txt";
+        place.sh(make).output().ok();
+        let expected = [("a.py", "hidden-text"), ("run", "hidden-text")];
+        assert_eq!(risks(&place.json(["diff"])), expected.map(|(a, b)| (a.to_owned(), b.to_owned())));
+    }
+
     // Written by its own mode: what the owner can read, a session can give away.
     [user_kernel]
     fn a_secret_that_moves_into_the_project_is_named(world) {

@@ -8,6 +8,8 @@ use std::sync::LazyLock;
 
 /// Bytes at the start in which git looks for a NUL to call content binary.
 const HEAD: usize = 8000;
+/// One byte in so many that is no text does not make something else of a text.
+const STRAY: usize = 16;
 /// A line of more bytes was not written by hand.
 const LONG_LINE: usize = 5000;
 /// Bytes at the start in which generators leave their mark.
@@ -66,16 +68,49 @@ const MARKS: &[&[u8]] = &[
     b"automatically generated",
 ];
 
+/// Endings of names of programs. Interpreters and compilers pass over a NUL in a comment, but no difference is shown then.
+const PROGRAMS: &[&str] = &[
+    "bash", "bat", "c", "cc", "cjs", "clj", "cmd", "cpp", "cs", "css", "cxx", "ex", "exs", "fish",
+    "go", "groovy", "h", "hpp", "hs", "htm", "html", "java", "jl", "js", "json", "jsx", "ksh",
+    "kt", "kts", "lua", "md", "mjs", "ml", "nix", "php", "pl", "pm", "ps1", "py", "rb", "rs",
+    "scala", "sh", "sql", "swift", "tcl", "tf", "toml", "tsx", "vue", "xml", "yaml", "yml", "zig",
+    "zsh",
+];
+
 /// Judges the bytes of a file that the session wrote.
-pub(super) fn judge<'a>(new: &[u8], old: &dyn Fn() -> Option<&'a [u8]>) -> Vec<Risk> {
+pub(super) fn judge<'a>(
+    path: &RelPath,
+    new: &[u8],
+    old: &dyn Fn() -> Option<&'a [u8]>,
+) -> Vec<Risk> {
     let mut found = Vec::new();
     found.extend(secret(new, old));
-    let head = &new[..new.len().min(HEAD)];
-    if !head.contains(&0) {
+    if is_text(path, new) {
         found.extend(hidden(new, old));
         found.extend(generated(new, old));
     }
     found
+}
+
+/// Whether something reads the content as text, whatever git thinks of it: git takes one NUL near the start for a sign
+/// of other content, of which no difference is shown, and a shell, for one, does not.
+fn is_text(path: &RelPath, bytes: &[u8]) -> bool {
+    let head = &bytes[..bytes.len().min(HEAD)];
+    if !head.contains(&0) || head.starts_with(b"#!") {
+        return true;
+    }
+    let lower = Lower::of(path);
+    let mut parts = lower.name().rsplit(|b| *b == b'.');
+    let ending = parts.next().unwrap_or_default();
+    if parts.next().is_some() && PROGRAMS.iter().any(|known| known.as_bytes() == ending) {
+        return true;
+    }
+    let control = |c: char| c.is_control() && !matches!(c, '\n' | '\t' | '\r' | '\u{c}' | '\u{1b}');
+    let strange: usize = head
+        .utf8_chunks()
+        .map(|chunk| chunk.invalid().len() + chunk.valid().chars().filter(|c| control(*c)).count())
+        .sum();
+    strange <= head.len() / STRAY
 }
 
 /// A line that did not stand in the file before.
@@ -114,8 +149,14 @@ fn hidden<'a>(new: &[u8], old: &dyn Fn() -> Option<&'a [u8]>) -> Option<Risk> {
     }
     // A byte order mark at the start of a file is an ordinary thing.
     let body = new.strip_prefix(b"\xef\xbb\xbf").unwrap_or(new);
-    let line = fresh(body, old, |line| first_hidden(line, false).is_some())?;
-    let c = first_hidden(line, false)?;
+    // A line is given without its end, so the last one may seem to have one.
+    let cut = |text: &[u8]| text.ends_with(b"\r");
+    let fresh = fresh(body, old, |line| first_hidden(line, false).is_some());
+    let c = match fresh {
+        Some(line) => first_hidden(line, false)?,
+        None if cut(body) && !old().is_some_and(cut) => '\r',
+        None => return None,
+    };
     let why = format!("new text holds {} (U+{:04X})", word(c), u32::from(c));
     Some(Risk::new(RiskKind::HiddenText, why))
 }
@@ -140,7 +181,11 @@ fn first_hidden(bytes: &[u8], name: bool) -> Option<char> {
         while let Some(c) = chars.next() {
             let after = chars.peek().copied();
             let hides = match c {
-                '\n' | '\t' | '\r' | '\u{c}' => name,
+                '\n' | '\t' => name,
+                // At the end of a line a part of it; elsewhere it starts one for some who read the text.
+                '\r' => name || !(after.is_none() && chunk.invalid().is_empty()),
+                // A page break, as old sources have; elsewhere a space that moves what follows.
+                '\u{c}' => name || before.is_some(),
                 c if c.is_control() => true,
                 // Within words of many scripts, and within emoji, these shape the letters beside them.
                 '\u{200c}' | '\u{200d}' => {

@@ -220,7 +220,7 @@ pub fn judge(change: &Change, contents: &dyn Contents, site: &Site<'_>) -> Vec<R
     found.extend(manifest::judge(&change.path, &new, &old));
     found.extend(requirements::judge(&change.path, &new, &old));
     if rewritten {
-        found.extend(content::judge(&new, &old));
+        found.extend(content::judge(&change.path, &new, &old));
     }
     settle(found)
 }

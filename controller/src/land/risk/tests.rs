@@ -224,7 +224,7 @@ fn secrets_are_flagged_where_they_are_new() {
         ["\"refresh", "Token\": \"0123456789abcdefghijABCDEFGHIJ\""].concat(),
     ];
     for secret in &samples {
-        let text = format!("\0\u{fffd}one\n x={secret}\n");
+        let text = format!("{}\u{fffd}one\n x={secret}\n", "\0".repeat(40));
         assert_eq!(added("a.txt", text.as_bytes()), ["secret"], "{secret}");
         let old = format!("{secret}\n");
         assert_eq!(
@@ -346,6 +346,42 @@ fn a_link_that_stands_for_a_file_with_a_meaning_is_flagged() {
     assert_eq!(link(".github", b"w"), ["agent", "ci"]);
     assert_eq!(link("a/systemd", b"../w"), ["startup"]);
     assert_eq!(link("src/lib.rs", b"other.rs"), Vec::<&str>::new());
+}
+
+#[test]
+fn a_carriage_return_that_ends_no_line_is_flagged() {
+    for text in ["# harmless\rimport os\n", "a\r\r\nb\n", "a\r", "\rb\n", "a\r\nb\rc\r\n", "a\n\r"]
+    {
+        assert_eq!(added("a.py", text.as_bytes()), ["hidden-text"], "{text:?}");
+    }
+    assert_eq!(edited("a.py", b"a\r\n", b"a\r\nb\r\n"), Vec::<&str>::new());
+    assert_eq!(edited("a.py", b"a\rb\n", b"a\rb\nc\n"), Vec::<&str>::new());
+}
+
+#[test]
+fn a_form_feed_is_a_page_break_only_at_the_start_of_a_line() {
+    assert_eq!(added("a.py", b"a\n\x0c\nb\n\x0cclass A:\n"), Vec::<&str>::new());
+    assert_eq!(added("a.py", b"if a:\n  \x0cb()\n"), ["hidden-text"]);
+    assert_eq!(added("a.py", b"# a\x0cb\n"), ["hidden-text"]);
+}
+
+#[test]
+fn a_nul_does_not_keep_text_from_being_searched() {
+    let padded = [&b"/*"[..], &[0; 9000], b"*/ run()\n"].concat();
+    for (path, bytes) in [
+        ("run", &b"#!/bin/sh\n#\0\necho x\n"[..]),
+        ("run", &[&b"#!/bin/sh\n#"[..], &[0; 9000], b"\necho x\n"].concat()),
+        ("notes", b"some ordinary words\0 and more of them\n"),
+        ("a.js", &padded),
+        ("src/A.PY", &padded),
+    ] {
+        assert!(added(path, bytes).contains(&"hidden-text"), "{path}");
+    }
+    let image = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0\x1f\x15\xc4\x89";
+    let wide: Vec<u8> = "plain words\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    for bytes in [&b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x03\0>\0"[..], image, &wide, &[0; 64]] {
+        assert_eq!(added("a.bin", bytes), Vec::<&str>::new(), "{bytes:?}");
+    }
 }
 
 #[test]
