@@ -66,8 +66,12 @@ worlds! {
         let mut live = place.session(["--name", "s"], ["sh", "-c", script]).stdin_open().start();
         live.expect("ready");
         place.landbox(["checkpoint", "s"]).output().ok();
-        let out = place.landbox(["rewind", "s", "--yes"]).output().expect(6);
-        assert!(out.errors().contains("running"), "{}", out.errors());
+        for args in [&["rewind", "s", "1"][..], &["rewind", "s", "1", "--yes"]] {
+            let errors = place.landbox(args).output().expect(6).errors();
+            for text in ["is still running", "then: landbox rewind ", "--checkpoint 1\n"] {
+                assert!(errors.contains(text), "{args:?} {text}: {errors}");
+            }
+        }
         live.write(b"\n");
         live.wait();
         place.landbox(["rewind", "s", "--yes"]).output().ok();

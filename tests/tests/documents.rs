@@ -18,7 +18,7 @@ fn error(place: &Place, args: &[&str], code: i32, kind: &str) -> Value {
     let document: Value = serde_json::from_slice(&out.stderr)
         .unwrap_or_else(|e| panic!("{args:?}: {e}: {}", out.errors()));
     assert_eq!(keys(&document), ["error"]);
-    assert_eq!(keys(&document["error"]), ["hints", "kind", "message"]);
+    assert_eq!(keys(&document["error"]), ["hints", "kind", "message", "warnings"]);
     assert_eq!(document["error"]["kind"], kind, "{document}");
     assert!(!document["error"]["message"].as_str().unwrap().is_empty());
     document
@@ -55,6 +55,23 @@ fn every_error_is_a_document_where_documents_are_asked_for() {
     // What follows -- is the command's.
     let out = place.session::<&str, _>([], ["echo", "--json"]).output().ok();
     assert_eq!(out.text(), "--json\n");
+}
+
+#[test]
+fn what_was_warned_of_is_part_of_the_document_of_a_failure() {
+    let place = Place::new(World::USUAL);
+    place.session(["--name", "s"], ["sh", "-c", "echo x > new; echo y > other"]).output().ok();
+    let landings = place.state().join("landings");
+    place.sh("true").output().ok();
+    std::fs::create_dir_all(&landings).unwrap();
+    place.write(landings.join("0.json"), "no journal");
+    let document = error(&place, &["show", "nothing", "--json"], 2, "usage");
+    let warnings = document["error"]["warnings"].as_array().unwrap();
+    assert!(warnings.iter().any(|line| line.as_str().unwrap().contains("journal")), "{document}");
+    // Of a command that succeeds they are for people.
+    let out = place.landbox(["show", "s", "--json"]).output().ok();
+    let _: Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert!(out.errors().starts_with("landbox: warning: "), "{}", out.errors());
 }
 
 #[test]

@@ -133,6 +133,24 @@ worlds! {
     }
 
     [user_kernel]
+    fn a_commit_leaves_what_the_owner_has_told_git_of_its_files(world) {
+        let place = repository(world, &[]);
+        for name in ["both", "skipped", "assumed", "gone"] {
+            place.write(place.project.join(name), "one\n");
+        }
+        git(&place, &["add", "-A"]);
+        git(&place, &["commit", "-qm", "second"]);
+        git(&place, &["update-index", "--skip-worktree", "both", "skipped", "gone"]);
+        git(&place, &["update-index", "--assume-unchanged", "both", "assumed", "src/main.py"]);
+        place.sh("for f in both skipped assumed README.md; do echo two > $f; done; rm gone").output().ok();
+        place.landbox(["land", "--commit", "--yes"]).output().ok();
+        let flags = git(&place, &["ls-files", "-v", "both", "skipped", "assumed", "gone", "README.md", "src/main.py"]);
+        assert_eq!(flags, "H README.md\nh assumed\ns both\nS skipped\nh src/main.py\n");
+        assert_eq!(git(&place, &["diff", "--cached", "--name-only"]), "");
+        assert_eq!(git(&place, &["show", "HEAD:both"]), "two\n");
+    }
+
+    [user_kernel]
     fn a_commit_that_would_take_in_the_owner_s_edits_is_refused_before_anything_lands(world) {
         let refused = |prepare: &dyn Fn(&Place), code: i32, why: &str| {
             let place = repository(world, &[]);

@@ -47,6 +47,10 @@ pub(super) fn rewind(call: &Invocation, args: RewindArgs) -> Result<u8> {
     let Opened { state, session } = open(call, Some(&args.id))?;
     let id = &session.snapshot.id;
     checkpoint::look_up(&session, args.checkpoint)?;
+    // Before anybody is asked. What a running command has open would go on being written to where nobody sees it.
+    if session.is_running()? {
+        return Err(checkpoint::still_running(id, args.checkpoint));
+    }
     let to = args.checkpoint.map_or("its newest checkpoint".into(), |n| format!("checkpoint {n}"));
     let question = format!("Bring session {id} back to {to}?");
     match if args.yes { Some(true) } else { call.ui.confirm(&question) } {

@@ -222,7 +222,10 @@ pub fn main() -> ExitCode {
     let call = Invocation { ui: Ui::new(json, quiet, verbose, color), config };
     let (result, failed) = dispatch(&call, cli.command);
     match result {
-        Ok(code) => ExitCode::from(code),
+        Ok(code) => {
+            call.ui.release();
+            ExitCode::from(code)
+        }
         Err(failure) => {
             call.ui.failure(&failure);
             ExitCode::from(failed.unwrap_or_else(|| failure.kind.exit_code()))

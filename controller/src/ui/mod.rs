@@ -7,6 +7,7 @@ pub mod text;
 use crate::error::{Failure, Result};
 use serde::Serialize;
 use std::io::{BufRead, IsTerminal, Write};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// When to colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -29,12 +30,20 @@ pub struct Ui {
     /// Say more.
     pub verbose: bool,
     color: ColorChoice,
+    held: Arc<Mutex<Vec<Held>>>,
+}
+
+/// A line for people, held back where documents are asked for: a failure is one document, and nothing before it.
+#[derive(Debug)]
+enum Held {
+    Status(String),
+    Warning(String),
 }
 
 impl Ui {
     /// Decides from the flags and the environment.
     pub fn new(json: bool, quiet: bool, verbose: bool, color: ColorChoice) -> Self {
-        Self { json, quiet, verbose, color }
+        Self { json, quiet, verbose, color, held: Arc::default() }
     }
 
     fn colored(&self, terminal: bool) -> bool {
@@ -59,8 +68,25 @@ impl Ui {
 
     /// Prints a line for people on stderr, unless quiet. Errors of printing are ignored: the terminal may be gone.
     pub fn status(&self, line: impl AsRef<str>) {
-        if !self.quiet {
-            let _ = writeln!(std::io::stderr(), "{}", line.as_ref());
+        if self.quiet {
+        } else if self.json {
+            self.held().push(Held::Status(line.as_ref().to_owned()));
+        } else {
+            say(line.as_ref());
+        }
+    }
+
+    fn held(&self) -> MutexGuard<'_, Vec<Held>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Prints what was held back, at the end of a command that has not failed.
+    pub fn release(&self) {
+        for line in std::mem::take(&mut *self.held()) {
+            match line {
+                Held::Status(line) => say(&line),
+                Held::Warning(line) => self.warn(&line),
+            }
         }
     }
 
@@ -75,8 +101,16 @@ impl Ui {
 
     /// Prints a warning on stderr, also when quiet.
     pub fn warning(&self, line: impl AsRef<str>) {
+        if self.json {
+            self.held().push(Held::Warning(line.as_ref().to_owned()));
+        } else {
+            self.warn(line.as_ref());
+        }
+    }
+
+    fn warn(&self, line: &str) {
         let (on, off) = if self.color_stderr() { ("\x1b[33m", "\x1b[0m") } else { ("", "") };
-        let _ = writeln!(std::io::stderr(), "landbox: {on}warning:{off} {}", line.as_ref());
+        let _ = writeln!(std::io::stderr(), "landbox: {on}warning:{off} {line}");
     }
 
     /// Prints a result on stdout, as it is.
@@ -125,10 +159,17 @@ impl Ui {
 
     /// Prints a failure on stderr.
     pub fn failure(&self, failure: &Failure) {
+        let held = std::mem::take(&mut *self.held());
         let mut err = std::io::stderr().lock();
         if self.json {
+            let warning = |line: Held| match line {
+                Held::Warning(line) => Some(line),
+                Held::Status(_) => None,
+            };
+            let warnings: Vec<String> = held.into_iter().filter_map(warning).collect();
             let document = serde_json::json!({"error": {
                 "kind": failure.kind, "message": failure.message, "hints": failure.hints,
+                "warnings": warnings,
             }});
             let _ = writeln!(err, "{document}");
             return;
@@ -178,6 +219,10 @@ impl Ui {
         let answer = read_line()?;
         Some(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
     }
+}
+
+fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// A line that was typed, empty at the end of input. What is no text is an answer like any other, to which nothing fits.

@@ -57,3 +57,42 @@ fn whoever_reads_holds_or_watches_a_file_has_all_of_the_old_or_all_of_the_new() 
     let files: BTreeSet<String> = (0..10).map(|at| format!("f{at}")).collect();
     assert_eq!(heard, files);
 }
+
+/// Maps a file as a program of the owner's does, and says what it sees of it before and after a landing.
+const MAPS: &str = "
+import mmap, sys
+name = sys.argv[1]
+file = open(name, 'r+b')
+shared = mmap.mmap(file.fileno(), 0, mmap.MAP_SHARED, mmap.PROT_READ)
+untouched = mmap.mmap(file.fileno(), 0, mmap.MAP_SHARED, mmap.PROT_READ)
+private = mmap.mmap(file.fileno(), 0, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE)
+private[0:1] = b'P'
+seen = shared[:]
+print('mapped', flush=True)
+sys.stdin.readline()
+new = open(name, 'rb').read()
+ok = shared[:] == seen and untouched[:] == seen and private[:] == b'P' + seen[1:]
+print(ok, set(seen), set(new), len(seen), len(new), flush=True)
+";
+
+#[test]
+fn whoever_has_mapped_a_file_keeps_all_of_the_old_and_finds_all_of_the_new_by_its_name() {
+    use std::io::{BufRead, BufReader, Write};
+    use std::process::{Command, Stdio};
+    let fixture = Fixture::new(World::UserKernel, &format!("{MAKE} a > f$i; done"));
+    fixture.run(&format!("{MAKE} b > t; cat t > f$i; done; rm t"));
+    fixture.give_back();
+    let mut program = Command::new("python3")
+        .args(["-c", MAPS])
+        .arg(fixture.project.join("f3"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(program.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "mapped");
+    land(&fixture).unwrap();
+    program.stdin.take().unwrap().write_all(b"\n").unwrap();
+    assert_eq!(lines.next().unwrap().unwrap(), "True {97} {98} 1000000 1000000");
+    assert!(program.wait().unwrap().success());
+}

@@ -89,6 +89,18 @@ pub fn look_up(session: &Session, number: Option<u32>) -> Result<()> {
     Folder::open(session)?.find(session, number).map(drop)
 }
 
+/// Why a running session is not brought back. Its command has files of the layer open, and what was taken away under it
+/// would swallow what it writes from then on.
+pub fn still_running(id: &SessionId, number: Option<u32>) -> Failure {
+    let at = number.map(|number| format!(" {number}")).unwrap_or_default();
+    let named = number.map_or_else(|| "N".to_owned(), |number| number.to_string());
+    Failure::new(Kind::Refused, format!("session {id} is still running, and can't be brought back"))
+        .hint(format!("end its command first, then: landbox rewind {id}{at}"))
+        .hint(format!(
+            "to land what it was then, also while it runs: landbox land {id} --checkpoint {named}"
+        ))
+}
+
 /// Brings a stopped session's layers back to what they were at a checkpoint, the newest if none is named. What they hold
 /// now becomes a checkpoint first. Gives both.
 pub fn rewind(
@@ -100,11 +112,10 @@ pub fn rewind(
     super::check_present(&session)?;
     let folder = Folder::open(&session)?;
     finish_held(state, &session, &folder)?;
-    let _stopped = stop(&session).map_err(|failure| {
-        failure.hint(format!(
-            "a checkpoint can be taken meanwhile, and landed: landbox land {id} --checkpoint N"
-        ))
-    })?;
+    let _stopped = match stop(&session) {
+        Err(failure) if failure.kind == Kind::Refused => return Err(still_running(id, number)),
+        other => other?,
+    };
     let manifest = folder.find(&session, number)?;
     let (before, _) =
         taken(&session, &folder, Some(format!("before going back to {}", manifest.number)), false)?;

@@ -16,7 +16,7 @@ use crate::land::risk::consent::Passing;
 use crate::session::store::Session;
 use crate::ui::text::visible_name;
 use landbox_shared::path::AbsPath;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// What git keeps while something is under way that a commit would break.
 const UNDER_WAY: [(&str, &str); 6] = [
@@ -207,7 +207,39 @@ fn update_index(repo: &Repo, written: &[Written]) -> Result<()> {
             lines.extend([name.as_slice(), b"\0"].concat());
         }
     }
-    let mut command = repo.command();
-    command.args(["update-index", "-z", "--index-info"]);
-    given(&mut command, "can't write the index", &lines).map(|_| ())
+    let flagged = flagged(repo, written)?;
+    let update = |how: &[&str], lines: &[u8]| {
+        let mut command = repo.command();
+        command.args(["update-index", "-z"]).args(how);
+        given(&mut command, "can't write the index", lines).map(drop)
+    };
+    update(&["--index-info"], &lines)?;
+    // An entry that is written anew has lost what its owner has said of it.
+    for (flag, names) in flagged {
+        if !names.is_empty() {
+            update(&[flag, "--stdin"], &names)?;
+        }
+    }
+    Ok(())
+}
+
+/// The paths among those written that the owner has told git not to compare, each ended by NUL, by the flag that says so.
+fn flagged(repo: &Repo, written: &[Written]) -> Result<[(&'static str, Vec<u8>); 2]> {
+    let stay = written.iter().filter(|(_, entry)| entry.is_some());
+    let stay: HashSet<&[u8]> = stay.map(|(name, _)| name.as_slice()).collect();
+    let (mut skipped, mut assumed) = (Vec::new(), Vec::new());
+    let list = output(repo.command().args(["ls-files", "-v", "-z"]), "can't read the index")?;
+    for line in list.split(|b| *b == 0) {
+        let Some((tag, [b' ', name @ ..])) = line.split_first() else { continue };
+        if !stay.contains(name) {
+            continue;
+        }
+        if tag.eq_ignore_ascii_case(&b'S') {
+            skipped.extend([name, b"\0"].concat());
+        }
+        if tag.is_ascii_lowercase() {
+            assumed.extend([name, b"\0"].concat());
+        }
+    }
+    Ok([("--skip-worktree", skipped), ("--assume-unchanged", assumed)])
 }

@@ -7,6 +7,7 @@ use crate::land::changeset::Node;
 use crate::land::content;
 use crate::land::kind::EntryType;
 use crate::land::tree::{self, Tree, is_absence};
+use crate::ui::text::visible;
 use landbox_shared::path::RelPath;
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
@@ -96,22 +97,26 @@ impl<'a> Ground<'a> {
 
     /// What is at a path.
     pub(super) fn look(&self, path: &RelPath) -> Result<Expect> {
-        self.try_look(path).context(|| format!("can't read {path}"))
+        let seen = self.try_look(path).context(|| format!("can't read {path}"))?;
+        seen.ok_or_else(|| written_to(path))
     }
 
-    fn try_look(&self, path: &RelPath) -> io::Result<Expect> {
+    /// `None` for what changes as often as it is looked at.
+    fn try_look(&self, path: &RelPath) -> io::Result<Option<Expect>> {
         const TRIES: usize = 8;
-        let Some(real) = self.real else { return Ok(Expect::Absent) };
+        let Some(real) = self.real else { return Ok(Some(Expect::Absent)) };
         for _ in 0..TRIES {
             let place = match real.place(path.parent().as_ref()) {
                 Ok(place) => place,
                 Err(e) if is_absence(&e) || Errno::from_io_error(&e) == Some(Errno::XDEV) => {
-                    return Ok(Expect::Absent);
+                    return Ok(Some(Expect::Absent));
                 }
                 Err(e) => return Err(e),
             };
             let name = path.file_name();
-            let Some(meta) = tree::meta_at(&place, name)? else { return Ok(Expect::Absent) };
+            let Some(meta) = tree::meta_at(&place, name)? else {
+                return Ok(Some(Expect::Absent));
+            };
             let node = match tree::node_at(&place, name, &meta) {
                 Ok(node) => node,
                 Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
@@ -123,10 +128,11 @@ impl<'a> Ground<'a> {
                 },
             };
             if tree::meta_at(&place, name)?.is_some_and(|now| Stamp::of(&now) == Stamp::of(&meta)) {
-                return Ok(Expect::Object { node, identity: Some((meta.dev, meta.ino)) });
+                let identity = Some((meta.dev, meta.ino));
+                return Ok(Some(Expect::Object { node, identity }));
             }
         }
-        Err(io::Error::other("it is being written to"))
+        Ok(None)
     }
 
     /// The file at a path, if it is still the one that was looked at.
@@ -189,10 +195,17 @@ impl<'a> Ground<'a> {
     }
 }
 
+/// Somebody writes to a real file while it is looked at.
+fn written_to(path: &RelPath) -> Failure {
+    let path = visible(path.as_bytes());
+    Failure::new(Kind::Conflict, format!("{path} in the project is being written to"))
+        .hint("try again when whatever writes to it is done, or leave it out: --exclude GLOB")
+}
+
 /// Opens the real file at a path, if it is still the one that was looked at.
 pub(super) fn open(real: Option<&Tree>, path: &RelPath, expect: &Expect) -> Result<File> {
     let what = || format!("can't read {path}");
-    let changed = || Failure::new(Kind::Conflict, format!("{path} is being written to"));
+    let changed = || written_to(path);
     let real = real.ok_or_else(changed)?;
     let place = real.place(path.parent().as_ref()).context(what)?;
     let mut file = tree::file_at(place, path.file_name()).context(what)?;
@@ -203,5 +216,39 @@ pub(super) fn open(real: Option<&Tree>, path: &RelPath, expect: &Expect) -> Resu
             Ok(file)
         }
         Some(_) | None => Err(changed()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    #[test]
+    fn a_file_that_is_written_to_is_a_conflict_that_says_what_to_do() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("f");
+        // Long enough to be read that it is written to meanwhile, each time.
+        std::fs::write(&file, vec![b'x'; 32 << 20]).unwrap();
+        let (tree, path) = (Tree::open(dir.path()).unwrap(), RelPath::new(&b"f"[..]).unwrap());
+        let ground = Ground::new(Some(&tree), HashSet::new(), HashSet::new());
+        let seen = ground.look(&path).unwrap();
+        let over = AtomicBool::new(false);
+        let failure = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let out = std::fs::OpenOptions::new().write(true).open(&file).unwrap();
+                for at in (0_u8..=255).cycle().take_while(|_| !over.load(Ordering::Relaxed)) {
+                    std::os::unix::fs::FileExt::write_at(&out, &[at], 0).unwrap();
+                }
+            });
+            let failure = std::iter::repeat_with(|| ground.look(&path)).find_map(Result::err);
+            over.store(true, Ordering::Relaxed);
+            failure.unwrap()
+        });
+        let later = open(Some(&tree), &path, &seen);
+        for failure in std::iter::once(failure).chain(later.err()) {
+            assert_eq!(failure.kind, Kind::Conflict, "{failure}");
+            assert!(failure.hints.iter().any(|hint| hint.contains("try again")), "{failure:?}");
+        }
     }
 }

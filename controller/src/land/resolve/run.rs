@@ -323,7 +323,8 @@ impl Run<'_> {
             Some(_) | None => Err(Failure::new(
                 Kind::Refused,
                 format!("{} is being written to by the session", case.change.path),
-            )),
+            )
+            .hint("try again when it has come to rest, or end it first")),
         }
     }
 
