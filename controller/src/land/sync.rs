@@ -47,7 +47,7 @@ pub(super) fn files<T: Sync>(
     what: impl Fn() -> String + Sync,
 ) -> Result<()> {
     const THREADS: usize = 16;
-    const FEW: usize = 8;
+    const FEW: usize = 20;
     const STACK: usize = 128 << 10;
     let next = AtomicUsize::new(0);
     let threads = if all.len() <= FEW { 1 } else { THREADS };

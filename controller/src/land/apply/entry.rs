@@ -111,16 +111,18 @@ impl Entry {
         folder(state, &self.project).join(format!("{}.steps", self.name()))
     }
 
-    /// Writes it, for a landing that has not begun.
-    pub(in crate::land) fn write(&self, state: &StateDir, detail: &Detail) -> Result<()> {
+    /// Writes it, for a landing that has not begun. Gives the files, which the caller brings to disk.
+    pub(in crate::land) fn write(&self, state: &StateDir, detail: &Detail) -> Result<[PathBuf; 2]> {
         let dir = folder(state, &self.project);
         std::fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(&dir)
             .context(|| format!("can't make {}", show(&dir)))?;
-        write(&self.detail_path(state), detail)?;
-        write(&self.path(state, Standing::New), self)
+        let files = [self.detail_path(state), self.path(state, Standing::New)];
+        lay_down(&files[0], detail, false)?;
+        lay_down(&files[1], self, false)?;
+        Ok(files)
     }
 
     /// Moves it from one standing to another, once.
@@ -256,6 +258,11 @@ pub(in crate::land) fn next_sequence(state: &StateDir, project: &AbsPath) -> u64
 /// Writes a document beside its place, to disk, and renames it there. The project's lock is held, so the name beside it
 /// can be a fixed one, and one that was left there is written over.
 pub(in crate::land) fn write(path: &Path, value: &impl Serialize) -> Result<()> {
+    lay_down(path, value, true)?;
+    sync_folder(path.parent().unwrap_or(Path::new("/")))
+}
+
+fn lay_down(path: &Path, value: &impl Serialize, synced: bool) -> Result<()> {
     let what = || format!("can't write {}", show(path));
     let mut beside = path.as_os_str().to_owned();
     beside.push(".write");
@@ -270,9 +277,10 @@ pub(in crate::land) fn write(path: &Path, value: &impl Serialize) -> Result<()> 
     serde_json::to_writer(&mut out, value).context(what)?;
     out.write_all(b"\n").context(what)?;
     let file = out.into_inner().map_err(std::io::IntoInnerError::into_error).context(what)?;
-    file.sync_all().context(what)?;
-    std::fs::rename(&beside, path).context(what)?;
-    sync_folder(path.parent().unwrap_or(Path::new("/")))
+    if synced {
+        file.sync_all().context(what)?;
+    }
+    std::fs::rename(&beside, path).context(what)
 }
 
 pub(in crate::land) fn sync_folder(dir: &Path) -> Result<()> {

@@ -243,10 +243,19 @@ fn everything_is_on_disk_before_it_is_relied_on() {
     });
     let last = calls[..happened].iter().rposition(|c| c.paths.iter().any(below)).unwrap();
     assert_eq!(calls[last].name, "sync", "{:#?}", &calls[last..=happened]);
-    // The new records, and their name, before the journal says that they decide.
-    let made = first("beside", &|c| {
-        c.name == "rename" && c.paths.iter().any(|p| p.ends_with("/base/project.landing"))
-    });
-    let source = &calls[made].paths[0];
-    assert!(synced_before(made, source).is_some() && synced_before(journal, "/base") > Some(made));
+    // The new records, those from before, what undoes the landing and its receipt, each with its name, before the journal
+    // says that they decide.
+    let receipt = calls[..journal].iter().flat_map(|c| &c.paths).find(|p| p.contains("/receipts/"));
+    let receipt = receipt.unwrap().rsplit('/').next().unwrap();
+    for end in ["/base/project.landing", "/landed/1/records", "-1.steps", "-1.new", receipt] {
+        let made = |c: &Call| c.name != "sync" && c.paths.iter().any(|p| p.ends_with(end));
+        let made = calls[..journal].iter().rposition(made).unwrap();
+        let path = calls[made].paths.iter().find(|p| p.ends_with(end)).unwrap();
+        let folder = path.rsplit_once('/').unwrap().0;
+        for what in [path.as_str(), folder] {
+            let synced =
+                calls[made..journal].iter().any(|c| c.name == "sync" && c.paths[0] == what);
+            assert!(synced, "{what}\n{calls:#?}");
+        }
+    }
 }

@@ -203,32 +203,26 @@ impl<'a> Landing<'a> {
         let Self { view, resolution, effective, project, plan, .. } = self;
         let by_path: HashMap<&RelPath, &Change> = effective.iter().map(|c| (&c.path, c)).collect();
         stage.fill(&mut plan.steps, project, &by_path, &resolution.bodies(view))?;
-        let steps = plan.steps.clone();
-        let mut parts = None;
-        // Waiting for the disk leaves the processors free. All of it is there before the journal says so.
-        many::beside(
-            steps.len(),
-            || stage.sync(&steps),
-            || {
-                parts = Some(self.write_down(key)?);
-                Ok(())
-            },
-        )?;
-        let parts = parts.ok_or_else(|| Failure::new(Kind::Failed, "nothing was prepared"))?;
+        let (parts, beside) = self.write_down(key)?;
+        // All of it is there before the journal says so.
+        let steps = self.plan.steps.clone();
+        stage.sync(&steps, &beside)?;
         self.journal.steps = steps;
         self.journal.ready = true;
         self.site.lock.begin(&self.journal)?;
         Ok((stage, parts))
     }
 
-    /// Writes the new base records, the entry by which the landing can be undone and its receipt, beside their places.
-    fn write_down(&mut self, key: &Key) -> Result<parts::Parts> {
+    /// Writes the new base records, the entry by which the landing can be undone and its receipt, beside their places. Gives
+    /// these files, to be brought to disk: what was staged is on its way there meanwhile.
+    fn write_down(&mut self, key: &Key) -> Result<(parts::Parts, Vec<PathBuf>)> {
         let Self { state, site, view, plan, journal, .. } = self;
         let live = site.is_live();
         let id = &site.session.snapshot.id;
         let path = parts::parts_of(&state.sessions_dir(), id, journal.entry.number);
         let parts = parts::Parts::make(&path).context(|| format!("can't make {}", show(&path)))?;
-        view.store.copy_to(&parts::records_of(&path))?;
+        let before = parts::records_of(&path);
+        view.store.copy_to(&before)?;
         let new = |node: &Option<Node>| node.clone().map_or(Base::Absent, Base::Known);
         let bases = || self.bases.iter().map(|(path, node)| (path, node));
         let landed = plan.landed.iter().chain(bases());
@@ -250,9 +244,10 @@ impl<'a> Landing<'a> {
         let times = finish::times(&plan.steps, &self.project);
         let rebased = landed.map(|(path, _)| path.clone()).collect();
         let detail = Detail::new(plan.steps.clone(), rebased, times, self.receipt.clone());
-        journal.entry.write(state, &detail)?;
-        self.receipt.prepare(state, key)?;
-        Ok(parts)
+        let mut files = vec![before, self.records.clone()];
+        files.extend(journal.entry.write(state, &detail)?);
+        files.push(self.receipt.write(state, key)?.1);
+        Ok((parts, files))
     }
 
     /// Exchanges name after name, or none.

@@ -153,8 +153,13 @@ impl Pruner<'_> {
     }
 
     fn marks(&self, dir: &OwnedFd) -> io::Result<marks::FolderMarks> {
-        // Listed by a descriptor of its own: reading moves the offset.
-        marks::folder_marks(self.backend, dir, &tree::names(dir)?)
+        let names = match self.backend {
+            // Its marks are attributes alone.
+            Backend::Kernel => Vec::new(),
+            // Listed by a descriptor of its own: reading moves the offset.
+            Backend::Fuse => tree::names(dir)?,
+        };
+        marks::folder_marks(self.backend, dir, &names)
     }
 
     /// Lets the mark of a deleted name go.

@@ -81,7 +81,6 @@ fn whoever_has_mapped_a_file_keeps_all_of_the_old_and_finds_all_of_the_new_by_it
     use std::process::{Command, Stdio};
     let fixture = Fixture::new(World::UserKernel, &format!("{MAKE} a > f$i; done"));
     fixture.run(&format!("{MAKE} b > t; cat t > f$i; done; rm t"));
-    fixture.give_back();
     let mut program = Command::new("python3")
         .args(["-c", MAPS])
         .arg(fixture.project.join("f3"))

@@ -11,7 +11,7 @@ use landbox_shared::id::SessionId;
 use landbox_shared::path::RelPath;
 use rustix::fs::{self, Advice, AtFlags, Gid, Mode, OFlags, Uid, XattrFlags};
 use rustix::io::Errno;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -22,6 +22,14 @@ use std::path::{Path, PathBuf};
 pub(in crate::land) struct Stage {
     pub path: PathBuf,
     dir: OwnedFd,
+}
+
+/// Something that is to be on disk.
+enum Made<'a> {
+    /// What a step has staged.
+    Staged(usize, EntryType),
+    /// A file, or a folder with its names.
+    Beside(&'a Path),
 }
 
 /// The name of a step's place.
@@ -120,29 +128,42 @@ impl Stage {
         Ok(())
     }
 
-    /// Writes all of them to disk, in one pass after all were made: that lets the file system batch.
-    pub(super) fn sync(&self, steps: &[Step]) -> Result<()> {
+    /// Brings all of them to disk, and what was written beside, in one pass after all were made: that lets the file system
+    /// batch.
+    pub(super) fn sync(&self, steps: &[Step], beside: &[PathBuf]) -> Result<()> {
         let what = || "can't write the landing to disk".to_owned();
         let kind = |step: &Step| match &step.action {
             Action::Put { new, .. } | Action::Swap { new, .. } => Some(new.kind()),
             Action::Take { .. } | Action::Mode { .. } => None,
         };
-        let made: Vec<(usize, EntryType)> = steps
+        let staged = steps
             .iter()
             .filter_map(|step| Some((step.slot, kind(step)?)))
-            .filter(|(_, kind)| matches!(kind, EntryType::File | EntryType::Dir))
-            .collect();
-        let open = |(slot, kind): &(usize, EntryType)| match kind {
-            EntryType::Dir => Ok(File::from(folder_at(&self.dir, &name(*slot))?)),
+            .filter(|(_, kind)| matches!(kind, EntryType::File | EntryType::Dir));
+        // Files first, then the folders of their names.
+        let files = beside.iter().map(PathBuf::as_path);
+        let folders: BTreeSet<&Path> = files.clone().filter_map(Path::parent).collect();
+        let beside = files.chain(folders).map(Made::Beside);
+        let made: Vec<Made<'_>> =
+            staged.map(|(slot, kind)| Made::Staged(slot, kind)).chain(beside).collect();
+        let open = |made: &Made<'_>| match made {
+            Made::Beside(path) => File::open(path),
+            Made::Staged(slot, kind) => self.open_staged(*slot, *kind),
+        };
+        crate::land::sync::files(&made, open, what)?;
+        fs::fsync(&self.dir).context(what)
+    }
+
+    fn open_staged(&self, slot: usize, kind: EntryType) -> io::Result<File> {
+        match kind {
+            EntryType::Dir => Ok(File::from(folder_at(&self.dir, &name(slot))?)),
             EntryType::File
             | EntryType::Symlink
             | EntryType::Fifo
             | EntryType::Socket
             | EntryType::CharDevice
-            | EntryType::BlockDevice => tree::file_at(&self.dir, &name(*slot)),
-        };
-        crate::land::sync::files(&made, open, what)?;
-        fs::fsync(&self.dir).context(what)
+            | EntryType::BlockDevice => tree::file_at(&self.dir, &name(slot)),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! What landings, and undoing them, make of the store.
 
 use super::file::{Stored, read_file};
-use super::{Record, Store};
+use super::{Record, Stamp, Store};
 use crate::error::{Context, Result};
 use crate::land::changeset::{Base, Node};
 use crate::land::content;
@@ -47,14 +47,10 @@ impl Store {
         Ok(())
     }
 
-    /// Writes the records to a file of their own, and to disk.
+    /// Writes the records to a file of their own. The caller sees to it that it comes to disk.
     pub(crate) fn copy_to(&self, path: &Path) -> Result<()> {
-        let what = || format!("can't write {}", show(path));
-        let file = self.write_beside()?;
-        file.as_file().sync_all().context(what)?;
-        file.persist(path).context(what)?;
-        let dir = path.parent().unwrap_or(Path::new("/"));
-        File::open(dir).and_then(|dir| dir.sync_all()).context(what)
+        self.write_beside()?.persist(path).context(|| format!("can't write {}", show(path)))?;
+        Ok(())
     }
 
     /// Takes over, from such a copy, the records of `paths`, and of whatever has none now; their bytes, as far as they
@@ -87,9 +83,19 @@ impl Store {
         }
         let (path, what) = (self.path(), || "can't write the base store".to_owned());
         self.bytes.flush().context(what)?;
-        self.copy_to(&path)?;
+        let file = self.write_beside()?;
+        file.as_file().sync_all().context(what)?;
+        file.persist(&path).context(what)?;
         self.changed = false;
-        Ok(())
+        File::open(&self.dir).and_then(|dir| dir.sync_all()).context(what)
+    }
+
+    /// Notes how the real file is known again that was just read, and found to be the base.
+    pub(crate) fn stamp(&mut self, path: &RelPath, stamp: Stamp) {
+        if let Some(record) = self.kept.get_mut(path) {
+            record.stamp = Some(Box::new(stamp));
+            self.changed = true;
+        }
     }
 
     /// Says of what was just landed that the layer of the running session holds it too.

@@ -22,6 +22,7 @@ use landbox_shared::id::SessionId;
 use landbox_shared::path::{AbsPath, RelPath};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
+use std::fs::File;
 use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -276,22 +277,28 @@ impl Receipt {
 
     /// Signs it and keeps it, to be published once what it says has happened. Gives its place.
     pub(super) fn prepare(&self, state: &StateDir, key: &Key) -> Result<PathBuf> {
+        let (file, pending) = self.write(state, key)?;
+        file.sync_all().context(|| format!("can't write {}", show(&pending)))?;
+        sync_folder(&folder(state))?;
+        Ok(self.path(state))
+    }
+
+    /// The same without bringing it to disk. Gives the file, and where it is until it is published.
+    pub(super) fn write(&self, state: &StateDir, key: &Key) -> Result<(File, PathBuf)> {
         let dir = folder(state);
         let what = || format!("can't write the receipt into {}", show(&dir));
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir).context(what)?;
-        let path = self.path(state);
+        let path = pending(&self.path(state));
         // Its name is its own, and nobody reads it before it is published.
         let mut file = std::fs::OpenOptions::new()
             .write(true)
             .create(true)
             .truncate(true)
             .mode(0o600)
-            .open(pending(&path))
+            .open(&path)
             .context(what)?;
         file.write_all(&self.sign(key)?).context(what)?;
-        file.sync_all().context(what)?;
-        sync_folder(&dir)?;
-        Ok(path)
+        Ok((file, path))
     }
 }
 

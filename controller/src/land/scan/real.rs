@@ -79,6 +79,15 @@ impl Scan<'_> {
             let base = record.base.clone();
             let stamp = record.stamp.clone();
             let clean = stands(&base, stamp.as_deref(), meta.as_ref(), real, name)?;
+            // It was read, and need not be read again. A server's clock may tell of no later edit.
+            if let (true, Some(meta), Some(dir)) = (clean, &meta, real)
+                && meta.kind == EntryType::File
+                && stamp.as_deref() != Some(&Stamp::of(meta))
+                && self.seen.is_settled(meta)
+                && tree::has_kernel_time(dir)
+            {
+                self.store.stamp(path, Stamp::of(meta));
+            }
             let state = if clean { ChangeState::Clean } else { ChangeState::Drifted };
             return Ok(Evaluated { base, state, real: meta });
         }

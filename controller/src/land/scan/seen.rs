@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 
 /// A file that was written so shortly before it was read may have been written again without a trace in its times.
-const GRAIN: Duration = Duration::from_secs(2);
+const GRAIN: Duration = Duration::from_millis(100);
 
 /// Digests of files, by what they are known again by.
 #[derive(Debug)]
@@ -29,6 +29,11 @@ impl Default for Seen {
 }
 
 impl Seen {
+    /// Whether whoever writes to the file of which `meta` was taken leaves a trace in its times.
+    pub(super) fn is_settled(&self, meta: &Meta) -> bool {
+        meta.ctime < self.before
+    }
+
     /// What the file held of which `meta` was just taken.
     pub(super) fn get(&self, meta: &Meta) -> Option<Digest> {
         self.digests.get(&Stamp::of(meta)).copied()
@@ -36,7 +41,7 @@ impl Seen {
 
     /// Keeps that for later.
     pub(super) fn put(&mut self, meta: &Meta, digest: Digest) {
-        if meta.ctime < self.before && self.digests.len() < MOST {
+        if self.is_settled(meta) && self.digests.len() < MOST {
             self.digests.insert(Stamp::of(meta), digest);
         }
     }
