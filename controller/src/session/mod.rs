@@ -2,7 +2,9 @@
 
 pub mod document;
 pub mod egress;
+mod files;
 mod json;
+mod locks;
 pub mod model;
 mod recover;
 pub(crate) mod scratch;

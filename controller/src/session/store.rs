@@ -1,22 +1,21 @@
 //! Opening, listing, finding and writing session folders.
 
-use super::json::to_bytes;
-use super::model::{Landing, MODEL_VERSION, Phase, Snapshot, State};
-use super::recover;
+use super::files::{has_file, read_json, read_state, starting};
+pub use super::files::{write_json, write_new};
+pub use super::locks::{Attendance, NamesLock, SessionLock};
+use super::locks::{lock_file, lock_in_time};
+use super::model::{MODEL_VERSION, Phase, Snapshot, State};
 use crate::error::{Context, Failure, Kind, Result};
 use crate::ui::text::visible;
 use landbox_shared::id::SessionId;
 use landbox_shared::path::AbsPath;
 use landbox_shared::wire;
-use rustix::fs::{self, FlockOperation, Mode, OFlags};
-use rustix::io::Errno;
+use rustix::fs;
 use std::ffi::OsStr;
-use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 /// Landbox's state folder.
 #[derive(Clone, Debug)]
@@ -43,21 +42,6 @@ pub struct Listing {
     /// Those that can't, with the reason.
     pub broken: Vec<(PathBuf, Failure)>,
 }
-
-/// Holds a session's lock, so that no helper starts on it and nobody else changes it.
-#[derive(Debug)]
-pub struct SessionLock(
-    #[expect(dead_code, reason = "held for its lock, released on drop")] OwnedFd,
-);
-
-/// Held by the controller of a session for as long as it lives: what is attended is neither swept nor taken over, and
-/// its helper's lock is not tried, which could get into the helper's way.
-#[derive(Debug)]
-pub struct Attendance(#[expect(dead_code, reason = "held for its lock, released on drop")] OwnedFd);
-
-/// Keeps two sessions of one name from being made at once.
-#[derive(Debug)]
-pub struct NamesLock(#[expect(dead_code, reason = "held for its lock, released on drop")] OwnedFd);
 
 impl StateDir {
     /// The folder that the environment names, or the default below `home`.
@@ -291,16 +275,6 @@ impl StateDir {
         Ok((Session { dir, snapshot, state: starting() }, attendance))
     }
 
-    /// Waits until nobody else is making a named session.
-    pub fn lock_names(&self) -> Result<NamesLock> {
-        let path = self.root.join("names.lock");
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let what = || format!("can't lock {}", show(&path));
-        let fd = fs::open(&path, flags, Mode::from_raw_mode(0o600)).context(what)?;
-        fs::flock(&fd, FlockOperation::LockExclusive).context(what)?;
-        Ok(NamesLock(fd))
-    }
-
     /// Removes a session's folder. The caller holds its lock, or made it and never started it.
     pub fn remove(&self, session: &Session) -> Result<()> {
         self.remove_folder(&session.snapshot.id, &session.dir)
@@ -381,34 +355,6 @@ impl Session {
         }
     }
 
-    fn lock_state(&self) -> Result<OwnedFd> {
-        let what = || format!("can't lock {}", show(&self.dir));
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = fs::open(&self.dir, flags, Mode::empty()).context(what)?;
-        fs::flock(&fd, FlockOperation::LockExclusive).context(what)?;
-        Ok(fd)
-    }
-
-    /// Whether a controller attends the session or a helper holds its lock. A helper that is on its way out is waited for.
-    pub fn is_running(&self) -> Result<bool> {
-        // The controller's first: while it lives, nobody may touch the lock its helper is about to take.
-        if lock_file(&self.dir.join("controller"))?.is_none() {
-            return Ok(true);
-        }
-        Ok(self.try_lock()?.is_none())
-    }
-
-    /// Takes the session's lock, or gives `None` where a helper holds it. For whoever attends the session, or has seen that
-    /// nobody does: the helper is on its way out then, and waited for while the kernel undoes its mounts.
-    pub fn try_lock(&self) -> Result<Option<SessionLock>> {
-        Ok(lock_in_time(&self.dir.join("lock"))?.map(SessionLock))
-    }
-
-    /// Attends the session, or gives `None` where another controller does.
-    pub fn attend(&self) -> Result<Option<Attendance>> {
-        Ok(lock_file(&self.dir.join("controller"))?.map(Attendance))
-    }
-
     /// The upper folder of a layer.
     pub fn upper(&self, layer: &landbox_shared::id::LayerId) -> PathBuf {
         self.dir.join("layers").join(layer.as_str()).join("upper")
@@ -418,95 +364,6 @@ impl Session {
 /// A path for messages.
 pub fn show(path: &Path) -> String {
     visible(path.as_os_str().as_bytes())
-}
-
-/// How long a helper whose controller has ended may take.
-const LEAVING: Duration = Duration::from_secs(5);
-
-/// [`lock_file`] for what a helper holds that is on its way out.
-fn lock_in_time(path: &Path) -> Result<Option<OwnedFd>> {
-    let until = Instant::now() + LEAVING;
-    let mut pause = Duration::from_micros(500);
-    loop {
-        let lock = lock_file(path)?;
-        if lock.is_some() || Instant::now() >= until {
-            return Ok(lock);
-        }
-        std::thread::sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(20));
-    }
-}
-
-/// Locks a file of a session's folder; `None` where somebody else holds it.
-fn lock_file(path: &Path) -> Result<Option<OwnedFd>> {
-    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let fd = fs::open(path, flags, Mode::empty())
-        .context(|| format!("can't open the session lock {}", show(path)))?;
-    match fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(Some(fd)),
-        Err(Errno::WOULDBLOCK) => Ok(None),
-        Err(e) => Err(e).context(|| format!("can't lock {}", show(path))),
-    }
-}
-
-/// The state of a session that has none yet.
-fn starting() -> State {
-    State {
-        version: MODEL_VERSION,
-        state: Phase::Starting,
-        launches: Vec::new(),
-        landing: Landing::default(),
-        changes: None,
-    }
-}
-
-/// Reads `state.json`. It is written before the first task is released, and after that task's evidence: a session with
-/// neither has never started. One whose bytes never reached the disk is told from the rest of the folder.
-fn read_state(dir: &Path, snapshot: &Snapshot) -> Result<State> {
-    let path = dir.join("state.json");
-    let evidence = || has_file(dir, "launches/1/evidence");
-    match std::fs::read(&path) {
-        Ok(bytes) if recover::is_lost(&bytes) => Ok(recover::state_of(dir, snapshot)),
-        Ok(bytes) => {
-            serde_json::from_slice(&bytes).context(|| format!("can't understand {}", show(&path)))
-        }
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound && !evidence() => Ok(starting()),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(recover::state_of(dir, snapshot)),
-        Err(e) => Err(e).context(|| format!("can't read {}", show(&path))),
-    }
-}
-
-fn has_file(dir: &Path, name: &str) -> bool {
-    std::fs::symlink_metadata(dir.join(name)).is_ok()
-}
-
-fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
-    let bytes = std::fs::read(path).context(|| format!("can't read {}", show(path)))?;
-    serde_json::from_slice(&bytes).context(|| format!("can't understand {}", show(path)))
-}
-
-/// Writes a document where nobody looks yet: in a folder that only this process knows.
-pub fn write_new(path: &Path, value: &impl serde::Serialize, mode: u32) -> Result<()> {
-    let what = || format!("can't write {}", show(path));
-    let bytes = to_bytes(value).context(what)?;
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(mode);
-    options.open(path).and_then(|mut file| file.write_all(&bytes)).context(what)
-}
-
-/// Writes a document beside its place and renames it over.
-pub fn write_json(path: &Path, value: &impl serde::Serialize, mode: u32) -> Result<()> {
-    let what = || format!("can't write {}", show(path));
-    let bytes = to_bytes(value).context(what)?;
-    let dir = path.parent().unwrap_or(Path::new("/"));
-    let mut file = tempfile::Builder::new()
-        .prefix(".write-")
-        .permissions(std::os::unix::fs::PermissionsExt::from_mode(mode))
-        .tempfile_in(dir)
-        .context(what)?;
-    file.write_all(&bytes).context(what)?;
-    file.persist(path).context(what)?;
-    Ok(())
 }
 
 #[cfg(test)]
