@@ -231,26 +231,35 @@ fn everything_is_on_disk_before_it_is_relied_on() {
     let stage = format!("/undo/{}/", place::key(&trial.project()));
     for (at, call) in calls[..journal].iter().enumerate() {
         let made = call.name == "write" || call.name == "chmod" || call.name == "setxattr";
-        if made && call.paths[0].contains(&stage) && !call.paths[0].contains("(deleted)") {
-            let path = &call.paths[0];
+        let path = &call.paths[0];
+        // What is written beside its place has its name, and comes to disk under it, further down.
+        let has_name = !path.contains("(deleted)") && !path.ends_with(".write");
+        if made && path.contains(&stage) && has_name {
             let later = calls[at..journal].iter().any(|c| c.name == "sync" && c.paths[0] == *path);
             assert!(later, "{call:?}\n{calls:#?}");
         }
     }
     // The folders of the project after the last exchange, and before the landing counts.
     let happened = first("records", &|c| {
-        c.name == "rename" && c.paths.iter().any(|p| p.ends_with("/base/project.records"))
+        c.name == "rename"
+            && c.paths[0].ends_with("/base/project.landing")
+            && c.paths[1].ends_with("/base/project.records")
     });
     let last = calls[..happened].iter().rposition(|c| c.paths.iter().any(below)).unwrap();
     assert_eq!(calls[last].name, "sync", "{:#?}", &calls[last..=happened]);
     // The new records, those from before, what undoes the landing and its receipt, each with its name, before the journal
     // says that they decide.
-    let receipt = calls[..journal].iter().flat_map(|c| &c.paths).find(|p| p.contains("/receipts/"));
-    let receipt = receipt.unwrap().rsplit('/').next().unwrap();
-    for end in ["/base/project.landing", "/landed/1/records", "-1.steps", "-1.new", receipt] {
-        let made = |c: &Call| c.name != "sync" && c.paths.iter().any(|p| p.ends_with(end));
+    for (within, end) in [
+        ("/base/", "/project.landing"),
+        ("/landed/", "/records"),
+        ("/undo/", ".steps"),
+        ("/undo/", ".new"),
+        ("/receipts/", ".new"),
+    ] {
+        let is_it = |path: &&String| path.contains(within) && path.ends_with(end);
+        let made = |c: &Call| c.name != "sync" && c.paths.iter().any(|p| is_it(&p));
         let made = calls[..journal].iter().rposition(made).unwrap();
-        let path = calls[made].paths.iter().find(|p| p.ends_with(end)).unwrap();
+        let path = calls[made].paths.iter().find(is_it).unwrap();
         let folder = path.rsplit_once('/').unwrap().0;
         for what in [path.as_str(), folder] {
             let synced =

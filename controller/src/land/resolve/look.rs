@@ -229,7 +229,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("f");
         // Long enough to be read that it is written to meanwhile, each time.
-        std::fs::write(&file, vec![b'x'; 32 << 20]).unwrap();
+        std::fs::write(&file, vec![b'x'; 2 << 20]).unwrap();
         let (tree, path) = (Tree::open(dir.path()).unwrap(), RelPath::new(&b"f"[..]).unwrap());
         let ground = Ground::new(Some(&tree), HashSet::new(), HashSet::new());
         let seen = ground.look(&path).unwrap();
