@@ -138,16 +138,16 @@ worlds! {
         for name in ["both", "skipped", "assumed", "gone"] {
             place.write(place.project.join(name), "one\n");
         }
-        git(&place, &["add", "-A"]);
-        git(&place, &["commit", "-qm", "second"]);
-        git(&place, &["update-index", "--skip-worktree", "both", "skipped", "gone"]);
-        git(&place, &["update-index", "--assume-unchanged", "both", "assumed", "src/main.py"]);
+        place.git(&["add", "-A"]);
+        place.git(&["commit", "-qm", "second"]);
+        place.git(&["update-index", "--skip-worktree", "both", "skipped", "gone"]);
+        place.git(&["update-index", "--assume-unchanged", "both", "assumed", "src/main.py"]);
         place.sh("for f in both skipped assumed README.md; do echo two > $f; done; rm gone").output().ok();
         place.landbox(["land", "--commit", "--yes"]).output().ok();
-        let flags = git(&place, &["ls-files", "-v", "both", "skipped", "assumed", "gone", "README.md", "src/main.py"]);
+        let flags = place.git(&["ls-files", "-v", "both", "skipped", "assumed", "gone", "README.md", "src/main.py"]);
         assert_eq!(flags, "H README.md\nh assumed\ns both\nS skipped\nh src/main.py\n");
-        assert_eq!(git(&place, &["diff", "--cached", "--name-only"]), "");
-        assert_eq!(git(&place, &["show", "HEAD:both"]), "two\n");
+        assert_eq!(place.git(&["diff", "--cached", "--name-only"]), "");
+        assert_eq!(place.git(&["show", "HEAD:both"]), "two\n");
     }
 
     [user_kernel]
