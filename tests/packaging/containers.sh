@@ -121,9 +121,8 @@ root_runs_the_example_of_a_pod_in_a_user_namespace_of_its_own() {
   # This Podman takes the whole example but `procMount`, which newer ones know.
   grep -qE '1 file changed|unmask=ALL' "$work/said" || fail "$(cat "$work/said")"
   engine podman pod rm --all --force >/dev/null
-  ids=(--userns=auto --user 1000:1000)
-  box "${unmask[@]}" --cap-drop all --security-opt no-new-privileges -e LANDBOX_STATE_DIR=/state/landbox --tmpfs /state:mode=0777 \
-    --tmpfs /project:mode=0777 -- run --overlay kernel -- sh -c 'echo pod >made; id -u'
+  ids=(--userns=auto --user 1000:1000) volumes=(--tmpfs /state:mode=0777 -v claim:/project:U)
+  box "${unmask[@]}" --cap-drop all --security-opt no-new-privileges -e LANDBOX_STATE_DIR=/state/landbox -- run --overlay kernel -- sh -c 'echo pod >made; id -u'
   exits 0; says 1000; says "1 file changed"
 }
 
@@ -138,7 +137,7 @@ box() {
   done
   shift
   code=0
-  engine podman run --rm --network none "${ids[@]}" -v landbox-state:/state -v "${project#"$root"}:/project" "${grants[@]}" \
+  engine podman run --rm --network none "${ids[@]}" "${volumes[@]}" "${grants[@]}" \
     localhost/landbox "$@" >"$work/said" 2>&1 || code=$?
 }
 exits() { [ "$code" -eq "$1" ] || fail "exit code $code: $(cat "$work/said")"; }
@@ -214,6 +213,7 @@ for who in root ada; do
     echo real >"$project/README.md"
     if [ "$who" = root ]; then chown -R 1000:1000 "$project"; else chown -R 2001:2001 "$project"; fi
     engine podman volume rm --force landbox-state >/dev/null
+    volumes=(-v landbox-state:/state -v "${project#"$root"}:/project")
     status=0
     (set -e; "$promise") & wait $! || status=$?
     [ "$status" -eq 0 ] || { failed+=("$who:$promise"); say "   FAILED"; }
