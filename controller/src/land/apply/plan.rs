@@ -239,7 +239,9 @@ fn removals(
         chosen.iter().flat_map(|c| crate::land::digest::paths(c)).collect();
     let mut kept: HashSet<RelPath> = HashSet::new();
     let waits = |c: &&Change| !picked.contains(&c.path);
-    for path in set.changes.iter().filter(waits).map(|c| &c.path).chain(masks) {
+    // Of a file that waits to be moved also where it is taken from: the folder it leaves goes with it.
+    let waiting = set.changes.iter().filter(waits).flat_map(|c| crate::land::digest::paths(c));
+    for path in waiting.chain(masks) {
         kept.insert(path.clone());
         kept.extend(ancestors(std::iter::once(path)));
     }

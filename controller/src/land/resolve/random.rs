@@ -5,8 +5,9 @@
 use super::{Choice, Choices};
 use crate::error::Kind;
 use crate::land::apply::tests::apply_these;
-use crate::land::select::Selection;
-use crate::land::testing::{Fixture, World, sh};
+use crate::land::review::Review;
+use crate::land::select::{Selection, Wanted};
+use crate::land::testing::{Fixture, WORLDS, World, sh};
 use crate::land::undo::{find, undo};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -120,8 +121,57 @@ fn try_one(world: World, known: bool, base: &[Deed], session: &[Deed], owner: &[
     assert_eq!(fixture.real(), mine_lines, "undone");
 }
 
+/// Lands some of the changes, then the rest: nothing of the session's comes apart in between.
+fn land_in_parts(world: World, base: &[Deed], session: &[Deed], first: u32) {
+    let made = "mkdir -p d/e; for f in a b d/a d/e/a; do seq 8 > $f; echo $f >> $f; done";
+    let fixture = Fixture::new(world, &format!("{made}\n{}", script("base", base)));
+    let theirs = fixture.run(&script("session", session));
+    let land = |selection: &Selection| {
+        let digest = Review::of(&fixture.session(), None, selection.clone())?.digest;
+        apply_these(&fixture, selection, &digest)
+    };
+    let review = fixture.review();
+    let changes = review.selected().enumerate();
+    let paths: Vec<Wanted> = changes
+        .filter(|(at, _)| first >> (at % 32) & 1 == 1)
+        .map(|(_, change)| Wanted::new(change.path.as_bytes(), None))
+        .collect();
+    drop(review);
+    if !paths.is_empty() {
+        land(&Selection { paths, ..Selection::default() }).unwrap();
+        fixture.give_back();
+    }
+    assert_eq!(fixture.run("true"), theirs, "inside, after the first part");
+    match land(&Selection::default()) {
+        Ok(_) => {}
+        Err(failure) => assert_eq!(failure.kind, Kind::Nothing, "{}", failure.message),
+    }
+    assert_eq!(fixture.real(), theirs, "after both parts");
+}
+
+#[test]
+fn a_folder_whose_files_wait_to_be_moved_goes_with_the_last_of_them() {
+    for world in WORLDS.into_iter().filter(|world| world.is_here()) {
+        for task in ["mv g n", "mv g a; echo x > g", "mkdir n; mv g/k n/k; rmdir g"] {
+            let fixture = Fixture::new(world, "mkdir g; seq 9 > g/k");
+            let theirs = fixture.run(&format!("{task}; echo y > y"));
+            let land = |paths: &[&str]| {
+                let paths = paths.iter().map(|path| Wanted::new(*path, None)).collect();
+                let selection = Selection { paths, ..Selection::default() };
+                let digest = Review::of(&fixture.session(), None, selection.clone()).unwrap().digest;
+                apply_these(&fixture, &selection, &digest).unwrap();
+                fixture.give_back();
+            };
+            land(&["y"]);
+            assert_eq!(fixture.run("true"), theirs, "{world:?}: {task}");
+            land(&[]);
+            assert_eq!(fixture.real(), theirs, "{world:?}: {task}");
+        }
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, max_shrink_iters: 40, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 16, failure_persistence: None, max_shrink_iters: 40, ..ProptestConfig::default() })]
 
     #[test]
     fn whatever_both_sides_do_nothing_of_the_owner_s_is_lost(
@@ -133,5 +183,16 @@ proptest! {
     ) {
         let world = if kernel { World::UserKernel } else { World::UserFuse };
         try_one(world, known, &base, &session, &owner);
+    }
+
+    #[test]
+    fn what_lands_in_two_parts_is_what_would_have_landed_in_one(
+        kernel in any::<bool>(),
+        base in deeds(5),
+        session in deeds(8),
+        first in any::<u32>(),
+    ) {
+        let world = if kernel { World::UserKernel } else { World::UserFuse };
+        land_in_parts(world, &base, &session, first);
     }
 }
