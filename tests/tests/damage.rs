@@ -221,3 +221,44 @@ fn a_session_with_another_ones_policy_is_not_resumed_and_lands_as_before() {
     place.landbox(["land", "closed", "--apply", "--yes"]).output().ok();
     place.landbox(["resume", "open", "--", "true"]).output().ok();
 }
+
+/// Leaves a landing broken off in the middle: killed at one of its exchanges.
+fn break_off(place: &Place) {
+    let landbox = landbox_tests::world::bin("landbox");
+    let trace = "-f -qq -o /dev/null -e trace=renameat2 -e inject=renameat2:signal=KILL:when=4";
+    let land = ["land", "s", "--apply", "--yes"];
+    let args = trace.split(' ').chain([landbox.to_str().unwrap()]).chain(land);
+    place.landbox(args).program("/usr/bin/strace").output();
+}
+
+#[test]
+fn the_next_command_puts_a_landing_right_that_broke_off_and_says_so() {
+    let place = Place::new(World::USUAL);
+    for n in 0..9 {
+        place.write(place.project.join(format!("f{n}")), "before\n");
+    }
+    let script = "for f in f*; do echo after >> $f; done";
+    place.session(["--name", "s"], ["sh", "-c", script]).output().ok();
+    place.landbox(["diff", "--stat"]).output().ok();
+    let before = content(&place.project);
+    let elsewhere = place.root().join("elsewhere");
+    place.mkdir(&elsewhere);
+    let policy = elsewhere.join("policy.json");
+    place.write(&policy, "{\"version\":1,\"public\":\"block\",\"private\":\"block\"}");
+    let check = ["sandbox-network-policy", "check", policy.to_str().unwrap()];
+    for args in [
+        &["ls"][..],
+        &["doctor"],
+        &["diff", "s"],
+        &["undo", "--json"],
+        &["run", "--", "true"],
+        &check,
+    ] {
+        break_off(&place);
+        assert_ne!(content(&place.project), before, "the landing was not under way");
+        let out = place.landbox(args).cwd(&elsewhere).output();
+        assert!(out.errors().contains("was rolled back"), "{args:?}: {}", out.errors());
+        assert_eq!(content(&place.project), before, "{args:?}");
+        assert!(!place.landbox(["ls"]).output().ok().errors().contains("broke off"));
+    }
+}

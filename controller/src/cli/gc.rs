@@ -95,7 +95,6 @@ pub(super) fn gc(call: &Invocation, args: GcArgs) -> Result<u8> {
     let home = host::home()?;
     let state = StateDir::open(&StateDir::locate(&home))?;
     let mut report = Report { dry_run: args.dry_run, ..Report::default() };
-    super::put_right(call, &state);
     let leftovers = state.leftovers()?;
     report.leftovers = leftovers.len();
     if !args.dry_run {

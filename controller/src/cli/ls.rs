@@ -20,7 +20,6 @@ pub(super) struct LsArgs {
 pub(super) fn ls(call: &Invocation, args: LsArgs) -> Result<u8> {
     let home = host::home()?;
     let state = StateDir::open(&StateDir::locate(&home))?;
-    super::put_right(call, &state);
     let mut listing = state.sessions()?;
     for (path, failure) in &listing.broken {
         call.ui.warning(format!("{}: {failure}", show(path)));

@@ -157,6 +157,17 @@ fn put_right(call: &Invocation, state: &StateDir) {
     }
 }
 
+/// The same before any command: whoever types one next is who hears of it. Nothing is made where nothing ever landed.
+fn put_right_first(call: &Invocation) {
+    let dir = host::home().map(|home| StateDir::locate(&home));
+    if let Ok(dir) = dir
+        && dir.join("landings").is_dir()
+        && let Ok(state) = StateDir::open(&dir)
+    {
+        put_right(call, &state);
+    }
+}
+
 /// What a session's command says on stdout is its own.
 fn refuse_json(call: &Invocation) -> Result<()> {
     if call.ui.json {
@@ -237,6 +248,14 @@ pub fn main() -> ExitCode {
 /// inside a session.
 fn dispatch(call: &Invocation, command: Command) -> (Result<u8>, Option<u8>) {
     let outside = refuse_inside();
+    // `run` and `resume` do it themselves, and do not start where it fails for their own project.
+    let elsewhere = matches!(
+        command,
+        Command::Run(_) | Command::Resume(_) | Command::Send(_) | Command::Util(_)
+    );
+    if outside.is_ok() && !elsewhere {
+        put_right_first(call);
+    }
     match command {
         Command::Run(args) => (
             outside.and_then(|()| refuse_json(call)).and_then(|()| run::run(call, args)),

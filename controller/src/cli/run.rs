@@ -188,6 +188,7 @@ pub(super) fn put_right(call: &Invocation, state: &StateDir, project: &AbsPath) 
     if let Some(note) = apply::recover(state, project)? {
         call.ui.warning(note);
     }
+    super::put_right(call, state);
     Ok(())
 }
 

@@ -32,7 +32,6 @@ pub(super) struct ShowArgs {
 pub(super) fn show(call: &Invocation, args: ShowArgs) -> Result<u8> {
     let facts = Facts::gather()?;
     let state = StateDir::open(facts.state_dir.as_path())?;
-    super::put_right(call, &state);
     let mut session = state.find(args.id.as_deref(), Some(&facts.cwd))?;
     let running = session.is_running()?;
     if running || session.state.changes.is_none() {

@@ -118,11 +118,13 @@ pub fn recover(state: &StateDir, project: &AbsPath) -> Result<Option<String>> {
     }
 }
 
-/// The same for every project.
+/// The same for every project, without waiting for who is landing there now.
 pub fn recover_all(state: &StateDir) -> Result<Vec<String>> {
     let mut notes = Vec::new();
     for project in ProjectLock::pending(state)? {
-        notes.extend(recover(state, &project)?);
+        if let Some(lock) = ProjectLock::take(state, &project, false)? {
+            notes.extend(lock.recover()?);
+        }
     }
     Ok(notes)
 }

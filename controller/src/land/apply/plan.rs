@@ -240,7 +240,7 @@ fn removals(
     let mut kept: HashSet<RelPath> = HashSet::new();
     let waits = |c: &&Change| !picked.contains(&c.path);
     // Of a file that waits to be moved also where it is taken from: the folder it leaves goes with it.
-    let waiting = set.changes.iter().filter(waits).flat_map(|c| crate::land::digest::paths(c));
+    let waiting = set.changes.iter().filter(waits).flat_map(crate::land::digest::paths);
     for path in waiting.chain(masks) {
         kept.insert(path.clone());
         kept.extend(ancestors(std::iter::once(path)));

@@ -158,7 +158,8 @@ fn a_folder_whose_files_wait_to_be_moved_goes_with_the_last_of_them() {
             let land = |paths: &[&str]| {
                 let paths = paths.iter().map(|path| Wanted::new(*path, None)).collect();
                 let selection = Selection { paths, ..Selection::default() };
-                let digest = Review::of(&fixture.session(), None, selection.clone()).unwrap().digest;
+                let digest =
+                    Review::of(&fixture.session(), None, selection.clone()).unwrap().digest;
                 apply_these(&fixture, &selection, &digest).unwrap();
                 fixture.give_back();
             };
