@@ -18,9 +18,18 @@ pub(super) const KEYS: &[&str] = &[
     "requirePackagedHelper",
 ];
 
-/// The key of ours that `key` misspells: one edit away once case, blanks, hyphens and underscores are put aside. Every
+/// How a key comes near one of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Near {
+    /// Without a doubt.
+    Misspelt(&'static str),
+    /// One edit away from a short key, as half of the language is: meant where ours is missing and the value fits it.
+    Perhaps(&'static str),
+}
+
+/// The key of ours that `key` comes near: one edit away once case, blanks, hyphens and underscores are put aside. Every
 /// other unknown key belongs to the host program.
-pub(super) fn misspelt(key: &str) -> Option<&'static str> {
+pub(super) fn near(key: &str) -> Option<Near> {
     if KEYS.contains(&key) {
         return None;
     }
@@ -31,12 +40,13 @@ pub(super) fn misspelt(key: &str) -> Option<&'static str> {
             .collect::<String>()
     };
     let wanted = plain(key);
-    // One edit away from "env" or "name" is half of the language: short keys are only told apart by case and marks.
-    let is_near = |ours: &str| {
-        let bound = usize::from(ours.len() > 5);
-        strsim::osa_distance(&plain(ours), &wanted) <= bound
+    let within = |bound: usize| {
+        KEYS.iter().copied().find(|ours| strsim::osa_distance(&plain(ours), &wanted) <= bound)
     };
-    KEYS.iter().copied().find(|ours| is_near(ours))
+    if let Some(ours) = within(0) {
+        return Some(Near::Misspelt(ours));
+    }
+    within(1).map(|ours| if ours.len() > 5 { Near::Misspelt(ours) } else { Near::Perhaps(ours) })
 }
 
 /// The nearest of `names`, for a message. `None` where nothing is near.
@@ -66,13 +76,23 @@ mod tests {
             ("requirePackagedHelpers", "requirePackagedHelper"),
             ("backendTyp", "backendType"),
             ("ENV", "env"),
+            ("cli_id", "cliId"),
         ] {
-            assert_eq!(misspelt(typed), Some(ours), "{typed}");
+            assert_eq!(near(typed), Some(Near::Misspelt(ours)), "{typed}");
         }
-        for theirs in
-            ["larkAppId", "allowedUsers", "model", "game", "ens", "lane", "network", "name"]
-        {
-            assert_eq!(misspelt(theirs), None, "{theirs}");
+        for (typed, ours) in [
+            ("evn", "env"),
+            ("envs", "env"),
+            ("ens", "env"),
+            ("nmae", "name"),
+            ("game", "name"),
+            ("cliIds", "cliId"),
+            ("clId", "cliId"),
+        ] {
+            assert_eq!(near(typed), Some(Near::Perhaps(ours)), "{typed}");
+        }
+        for theirs in ["larkAppId", "allowedUsers", "model", "network", "name", "id", "cli"] {
+            assert_eq!(near(theirs), None, "{theirs}");
         }
     }
 

@@ -6,7 +6,7 @@
 )]
 
 use super::document::{Place, Problem, Source, property};
-use super::keys;
+use super::keys::{self, Near};
 use super::{Entry, NetworkChoice, Origin, OverlayChoice, network, outside};
 use jsonc_parser::ast::{Object, Value};
 use jsonc_parser::common::Ranged;
@@ -59,6 +59,31 @@ pub(super) fn bot(source: &Source, bot: &Object<'_>) -> Result<BotFields, Vec<Pr
     if reader.problems.is_empty() { Ok(fields) } else { Err(reader.problems) }
 }
 
+/// The keys that were meant to be ours: which, and what to say.
+pub(super) fn misspelt<'b>(
+    bot: &'b Object<'_>,
+) -> impl Iterator<Item = (&'static str, Problem)> + 'b {
+    bot.properties.iter().filter_map(|prop| {
+        let key = prop.name.as_str();
+        let ours = match keys::near(key)? {
+            Near::Misspelt(ours) => ours,
+            Near::Perhaps(ours) if property(bot, ours).is_none() && fits(ours, &prop.value) => ours,
+            Near::Perhaps(_) => return None,
+        };
+        let shown = crate::ui::text::visible(key.as_bytes());
+        let what = format!("unknown key \"{shown}\"; did you mean \"{ours}\"?");
+        Some((ours, (prop.range().start, what)))
+    })
+}
+
+/// Whether a short key of ours holds such a value.
+fn fits(ours: &str, value: &Value<'_>) -> bool {
+    match ours {
+        "env" => matches!(value, Value::Object(_)),
+        _ => matches!(value, Value::StringLit(_)),
+    }
+}
+
 struct Reader<'s> {
     source: &'s Source,
     problems: Vec<Problem>,
@@ -72,13 +97,11 @@ impl Reader<'_> {
     }
 
     fn check_keys(&mut self, bot: &Object<'_>) {
+        self.problems.extend(misspelt(bot).map(|(_, problem)| problem));
         for (at, prop) in bot.properties.iter().enumerate() {
             let key = prop.name.as_str();
             let shown = crate::ui::text::visible(key.as_bytes());
-            if let Some(ours) = keys::misspelt(key) {
-                let what = format!("unknown key \"{shown}\"; did you mean \"{ours}\"?");
-                self.problems.push((prop.range().start, what));
-            } else if keys::KEYS.contains(&key)
+            if keys::KEYS.contains(&key)
                 && bot.properties[..at].iter().any(|earlier| earlier.name.as_str() == key)
             {
                 self.problems.push((prop.range().start, format!("\"{shown}\" is given twice")));

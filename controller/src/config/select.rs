@@ -54,6 +54,13 @@ pub(super) fn from_bot(source: &Source, wanted: &str, cmd: &[OsString]) -> Resul
     let bot = match matching.as_slice() {
         [one] => *one,
         [] => {
+            // It may be one whose name can't be told for a slip of the pen.
+            let slips = bots.iter().flat_map(read::misspelt);
+            let slips = slips.filter(|(ours, _)| ["name", "cliId"].contains(ours));
+            let slips: Vec<_> = slips.map(|(_, problem)| problem).collect();
+            if !slips.is_empty() {
+                return Err(failure(source, slips));
+            }
             let names = bots.iter().filter_map(|b| string(b, "name").or(string(b, "cliId")));
             let missing = Failure::new(Kind::Usage, format!("there is no bot {shown} in {file}"));
             return Err(match keys::nearest(wanted, names.clone()) {

@@ -137,6 +137,25 @@ fn each_wrong_value_is_refused() {
 }
 
 #[test]
+fn a_slip_in_a_short_key_is_named_where_ours_is_missing_and_the_value_fits() {
+    for (bot, typed, ours) in [
+        (r#"{"name": "b", "command": "x", "evn": {"A": "1"}}"#, "evn", "env"),
+        (r#"{"name": "b", "command": "x", "cliIds": "codex"}"#, "cliIds", "cliId"),
+        (r#"{"nmae": "b", "command": "x"}"#, "nmae", "name"),
+        (r#"{"name": "c", "command": "x"}, {"clId": "b"}"#, "clId", "cliId"),
+    ] {
+        let text = one(bot).unwrap_err();
+        let wanted = format!("bots.json:1: unknown key \"{typed}\"; did you mean \"{ours}\"?");
+        assert!(text.contains(&wanted), "{bot}: {text}");
+    }
+    // The host program's own.
+    for key in [r#""ens": "x""#, r#""game": "go""#, r#""env": {}, "envs": {}"#, r#""names": ["x"]"#]
+    {
+        one(&format!("{{\"name\": \"b\", \"command\": \"x\", {key}}}")).unwrap();
+    }
+}
+
+#[test]
 fn a_policy_takes_precedence_over_the_boolean_and_null_clears_it() {
     let network = |bot: &str| {
         one(&format!("{{\"name\": \"b\", \"command\": \"x\", {bot}}}")).unwrap().network
