@@ -38,6 +38,13 @@ fn configuration_errors_stop_the_start_and_say_where() {
         let out = place.landbox(["run", "--", "true"]).env("HOME", home).output().expect(125);
         assert!(out.errors().to_lowercase().contains("home"), "{home}: {}", out.errors());
     }
+    place.write(place.project.join("slip.json"), "[{\"sandboxHidePath\": []}]");
+    for named in ["nowhere.json", "slip.json", "/"] {
+        let out = place.landbox(["run", "--", "true"]).env("LANDBOX_BOTS", named).output();
+        assert!(out.expect(125).errors().contains("landbox: error: "), "{named}");
+    }
+    let slip = place.landbox(["run", "--config", "slip.json", "--", "true"]).output().expect(125);
+    assert!(slip.errors().contains("did you mean \"sandboxHidePaths\"?"), "{}", slip.errors());
     assert_eq!(place.sessions(), [] as [PathBuf; 0]);
 }
 

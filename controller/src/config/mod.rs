@@ -155,8 +155,8 @@ pub fn load(
 ) -> Result<Config> {
     let Some(bot) = bot else {
         // A named file is checked although no bot of it is used: never a silent default.
-        if let Some(file) = explicit {
-            Source::read(file, "bots")?.bots()?;
+        if let Some(file) = select::named(explicit, env) {
+            select::check(&Source::read(&file, "bots")?)?;
         }
         return from_command(cmd);
     };

@@ -33,8 +33,22 @@ pub(super) struct BotFields {
 /// Reads one bot.
 pub(super) fn bot(source: &Source, bot: &Object<'_>) -> Result<BotFields, Vec<Problem>> {
     let mut reader = Reader { source, problems: Vec::new() };
+    let fields = fields(&mut reader, bot);
+    reader.backend_type(bot);
+    if reader.problems.is_empty() { Ok(fields) } else { Err(reader.problems) }
+}
+
+/// What is wrong with a bot that is not asked for. What the host program runs it in is no matter of ours.
+pub(super) fn check(source: &Source, bot: &Object<'_>) -> Vec<Problem> {
+    let mut reader = Reader { source, problems: Vec::new() };
+    fields(&mut reader, bot);
+    reader.problems
+}
+
+fn fields(reader: &mut Reader<'_>, bot: &Object<'_>) -> BotFields {
+    let source = reader.source;
     reader.check_keys(bot);
-    let fields = BotFields {
+    BotFields {
         name: reader.text(bot, "name"),
         cli_id: reader.text(bot, "cliId").map(|id| {
             let at = property(bot, "cliId").map_or(0, |p| p.range().start);
@@ -54,9 +68,7 @@ pub(super) fn bot(source: &Source, bot: &Object<'_>) -> Result<BotFields, Vec<Pr
             .collect(),
         overlay: reader.overlay(bot),
         packaged_helper: reader.flag(bot, "requirePackagedHelper"),
-    };
-    reader.backend_type(bot);
-    if reader.problems.is_empty() { Ok(fields) } else { Err(reader.problems) }
+    }
 }
 
 /// The keys that were meant to be ours: which, and what to say.

@@ -10,17 +10,30 @@ use jsonc_parser::common::Ranged;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+/// The bots file that somebody named.
+pub(super) fn named(
+    explicit: Option<&Path>,
+    env: impl Fn(&str) -> Option<OsString>,
+) -> Option<PathBuf> {
+    let variable = || env("LANDBOX_BOTS").filter(|file| !file.is_empty()).map(PathBuf::from);
+    explicit.map(Path::to_path_buf).or_else(variable)
+}
+
+/// Checks every bot of a file of which none is asked for.
+pub(super) fn check(source: &Source) -> Result<()> {
+    let bots = source.bots()?;
+    let problems: Vec<_> = bots.iter().flat_map(|bot| read::check(source, bot)).collect();
+    if problems.is_empty() { Ok(()) } else { Err(failure(source, problems)) }
+}
+
 /// The bots file: the named one, else the first that exists.
 pub(super) fn find(
     explicit: Option<&Path>,
     home: &Path,
     env: impl Fn(&str) -> Option<OsString>,
 ) -> Result<PathBuf> {
-    if let Some(file) = explicit {
-        return Ok(file.to_path_buf());
-    }
-    if let Some(file) = env("LANDBOX_BOTS").filter(|file| !file.is_empty()) {
-        return Ok(PathBuf::from(file));
+    if let Some(file) = named(explicit, &env) {
+        return Ok(file);
     }
     let config_home = env("XDG_CONFIG_HOME")
         .map(PathBuf::from)

@@ -203,6 +203,36 @@ fn a_broken_or_missing_file_or_bot_is_an_error_that_says_where() {
 }
 
 #[test]
+fn every_bot_of_a_named_file_is_checked_also_where_none_is_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("bots.json");
+    let run = |explicit: bool| {
+        let env = |name: &str| (name == "LANDBOX_BOTS").then(|| file.clone().into_os_string());
+        let nothing = |_: &str| None;
+        match explicit {
+            true => load(Some(&file), None, &["true".into()], dir.path(), nothing),
+            false => load(None, None, &["true".into()], dir.path(), env),
+        }
+    };
+    for explicit in [true, false] {
+        let _ = std::fs::remove_file(&file);
+        assert_eq!(run(explicit).unwrap_err().kind, Kind::Usage);
+        for (bots, wanted) in [
+            ("[{\"name\": \"a\"},\n{\"sandboxHidePath\": []}]", "bots.json:2: unknown key"),
+            ("[{\"sandboxHidePaths\": \"~/.ssh\"}]", "must be a list of paths"),
+            ("[", "not valid JSON"),
+        ] {
+            std::fs::write(&file, bots).unwrap();
+            let failure = run(explicit).unwrap_err();
+            assert!(failure.message.contains(wanted), "{failure}");
+        }
+        // How the host program runs its bots is its own affair.
+        std::fs::write(&file, "[{\"name\": \"a\", \"backendType\": \"tmux\"}]").unwrap();
+        assert_eq!(run(explicit).unwrap().command, ["true"]);
+    }
+}
+
+#[test]
 fn the_first_file_that_exists_is_the_file() {
     let home = Home::new("[{\"name\": \"b\", \"command\": \"first\"}]");
     let other = home.dir.path().join(".botmux");
