@@ -106,6 +106,25 @@ worlds! {
         assert_eq!(terminal.settings(), before);
     }
 
+    [user_kernel, root_fuse]
+    fn the_owner_s_terminal_is_as_before_whatever_signal_ends_the_controller(world) {
+        let place = Place::new(world);
+        for signal in [
+            Signal::ALARM, Signal::VTALARM, Signal::PROF, Signal::XCPU, Signal::XFSZ, Signal::ABORT, Signal::TRAP,
+            Signal::SYS, Signal::IO, Signal::POWER, Signal::STKFLT, Signal::TERM,
+        ] {
+            let mut terminal = place.sh("stty raw -echo; echo ready; sleep 100").terminal(80, 24);
+            let before = terminal.settings();
+            terminal.expect("ready");
+            let all = procs::descendants(terminal.pid());
+            let controller = all.iter().find(|p| p.name == "landbox").unwrap();
+            procs::kill(controller.pid, signal);
+            assert_eq!(terminal.wait(), 128 + signal.as_raw(), "{}", terminal.shown());
+            assert_eq!(terminal.settings(), before, "{signal:?}");
+            procs::gone(&all, 20);
+        }
+    }
+
     [user_kernel, root_kernel]
     fn the_last_line_and_the_status_survive_the_end(world) {
         let place = Place::new(world);

@@ -79,6 +79,8 @@ pub(super) fn conclude(
     session: &mut Session,
     end: End,
 ) -> Result<(u8, Option<Failure>), Unstarted> {
+    let plain = |message: String| Some(LaunchFailure { stage: None, path: None, message });
+    let signal = if let End::Signal(signal) = end { Some(signal) } else { None };
     let watch = |path: &[u8], message: &str| stage_failure(Stage::Watch, path, message.to_owned());
     let (exit, failure) = match end {
         End::Event(Event::Exited(status)) => (Some(status), None),
@@ -95,10 +97,8 @@ pub(super) fn conclude(
         End::Event(Event::Challenge(_) | Event::Ready(_) | Event::Egress(_)) => {
             (None, Some(watch(&[], "the helper spoke out of order")))
         }
-        End::Silent => {
-            let message = "the helper was ended from outside".into();
-            (None, Some(LaunchFailure { stage: None, path: None, message }))
-        }
+        End::Silent => (None, plain("the helper was ended from outside".into())),
+        End::Signal(signal) => (None, plain(format!("landbox got signal {}", signal.as_raw()))),
     };
     let told = failure.as_ref().map(|failure| {
         let mut text = format!("the session was ended: {}", visible(failure.message.as_bytes()));
@@ -112,7 +112,7 @@ pub(super) fn conclude(
     let code = match exit {
         Some(Status::Code(code)) => code,
         Some(Status::Signal(signal)) => 128u8.saturating_add(signal),
-        None => LANDBOX_FAILED,
+        None => signal.map_or(LANDBOX_FAILED, signal_code),
     };
     close(session, exit, failure);
     Ok((code, told))
@@ -233,5 +233,6 @@ mod tests {
         assert_eq!(code(Event::BoundaryLost { path: b"/p".to_vec() }), (125, true));
         assert_eq!(session.state.state, Phase::Failed);
         assert_eq!(conclude(&mut session, End::Silent).unwrap().0, 125);
+        assert_eq!(conclude(&mut session, End::Signal(Signal::ALARM)).unwrap().0, 128 + 14);
     }
 }

@@ -310,6 +310,7 @@ fn wait(
 
 fn ends_a_launch(signal: Signal) -> bool {
     [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM].contains(&signal)
+        || Signals::is_ending(signal)
 }
 
 /// The exec frame of `exec` and the digest the plan must name.

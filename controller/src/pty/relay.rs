@@ -33,6 +33,8 @@ pub enum End {
     Event(Event),
     /// The helper ended without one.
     Silent,
+    /// A signal ended it.
+    Signal(Signal),
 }
 
 struct Loop<'a> {
@@ -110,7 +112,8 @@ pub fn relay(
             | Event::LinkLost
             | Event::Egress(_),
         )
-        | End::Silent => leaving.wait(),
+        | End::Silent
+        | End::Signal(_) => leaving.wait(),
     }
     drop(slave);
     state.drain();
@@ -202,8 +205,8 @@ impl Loop<'_> {
             advance(&mut self.keys, keys_ready);
             self.advance_screen(screen_ready);
             advance(&mut self.stdin, stdin_ready);
-            if signalled {
-                self.handle_signals();
+            if signalled && let Some(signal) = self.handle_signals() {
+                return End::Signal(signal);
             }
             if turn.is_some() {
                 self.take_turn();
@@ -263,8 +266,12 @@ impl Loop<'_> {
         }
     }
 
-    fn handle_signals(&mut self) {
+    /// Does what the signals that came ask for; gives one that ends the session.
+    fn handle_signals(&mut self) -> Option<Signal> {
         for signal in self.signals.take() {
+            if Signals::is_ending(signal) {
+                return Some(signal);
+            }
             if Signals::is_forwarded(signal) {
                 let _ = rustix::process::pidfd_send_signal(&self.init, signal);
                 continue;
@@ -286,6 +293,7 @@ impl Loop<'_> {
                 let _ = terminal.resize(&**master);
             }
         }
+        None
     }
 
     /// Waits until the output has reached the caller: for as long as a slow reader takes, but not for a task's
@@ -310,7 +318,8 @@ impl Loop<'_> {
             self.advance_screen(screen_ready);
             self.screen = self.screen.take().filter(|screen| !screen.is_over());
             self.advance_copies(&came);
-            if self.signals.take().into_iter().any(Signals::is_forwarded) {
+            let hurries = |signal| Signals::is_forwarded(signal) || Signals::is_ending(signal);
+            if self.signals.take().into_iter().any(hurries) {
                 return;
             }
             let copies = self.copies.iter().map(Copy::progress);

@@ -13,6 +13,22 @@ const FORWARDED: [Signal; 6] =
 /// Signals about the terminal and job control.
 const OURS: [Signal; 3] = [Signal::WINCH, Signal::TSTP, Signal::CONT];
 
+/// Signals that end a process that does not catch them, and are no business of the task's: they end the session. (Those
+/// that a fault of our own raises again at once are not among them.)
+const ENDING: [Signal; 11] = [
+    Signal::ALARM,
+    Signal::VTALARM,
+    Signal::PROF,
+    Signal::XCPU,
+    Signal::XFSZ,
+    Signal::ABORT,
+    Signal::TRAP,
+    Signal::SYS,
+    Signal::IO,
+    Signal::POWER,
+    Signal::STKFLT,
+];
+
 /// Caught signals.
 #[derive(Debug)]
 pub struct Signals {
@@ -29,7 +45,7 @@ impl Signals {
         wake.set_nonblocking(true).context(what)?;
         let ignored = ignored();
         let mut flags = Vec::new();
-        for signal in FORWARDED.into_iter().chain(OURS) {
+        for signal in FORWARDED.into_iter().chain(OURS).chain(ENDING) {
             let raw = signal.as_raw();
             if ignored & (1 << (raw - 1)) != 0 {
                 continue;
@@ -58,6 +74,11 @@ impl Signals {
     /// Whether a signal is for the task rather than about the terminal.
     pub fn is_forwarded(signal: Signal) -> bool {
         FORWARDED.contains(&signal)
+    }
+
+    /// Whether a signal ends the session, whatever the task makes of it.
+    pub fn is_ending(signal: Signal) -> bool {
+        ENDING.contains(&signal)
     }
 }
 
