@@ -93,4 +93,29 @@ worlds! {
         assert_eq!(out.text(), "{\"t\":3}");
         assert_eq!(fs::read_to_string(&login.file).unwrap(), "{\"t\":3}");
     }
+
+    [user_kernel, user_fuse, root_kernel, root_fuse]
+    fn a_login_that_is_being_written_reaches_the_host_whole(world) {
+        let place = Place::new(world);
+        let file = place.home.join(".gemini/antigravity-cli/antigravity-oauth-token");
+        place.write(&file, "old");
+        place.symlink("/bin/sh", place.root().join("agy"));
+        let agy = place.root().join("agy");
+        let args = [agy.as_os_str(), "-c".as_ref(), Login::script().as_ref()];
+        let mut live = place.session(["--name", "s"], args).stdin_open().start();
+        live.expect("ready");
+        let there = || fs::read_to_string(&file).unwrap();
+        live.write(b"cd ~/.gemini/antigravity-cli; printf first > antigravity-oauth-token\n");
+        wait_for("the first login on the host", 20, || (there() == "first").then_some(()));
+        live.write(b"exec 3> antigravity-oauth-token; printf PART >&3; sleep 2\n");
+        live.expect("done 2");
+        assert_eq!(there(), "first");
+        live.write(b"printf REST >&3; exec 3>&-\n");
+        wait_for("the whole login on the host", 20, || match there().as_str() {
+            "PARTREST" => Some(()),
+            "first" => None,
+            other => panic!("{other:?} reached the host"),
+        });
+        live.wait().ok();
+    }
 }

@@ -5,6 +5,7 @@ mod courier;
 mod file;
 mod pair;
 mod within;
+mod writers;
 
 pub use within::hand_in;
 
@@ -19,15 +20,17 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::pipe::PipeFlags;
 use std::collections::BTreeMap;
+use std::ffi::CStr;
 use std::mem::MaybeUninit;
 use std::path::PathBuf;
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 /// How long a change may go unnoticed where no watch sees it. (The kernel's overlay opens its own files unwatched, and a
 /// folder may appear after the start.)
-const SWEEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 400_000_000 };
-/// How long a file must stay as it is before it counts as complete.
-const SETTLE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+const SWEEP: Duration = Duration::from_millis(400);
+/// How long a file must stay as it is before it counts as complete, where nobody is seen to be writing it.
+const SETTLE: Duration = Duration::from_millis(50);
 const STACK: usize = 128 << 10;
 
 /// Keeps the credential files of a running session in step.
@@ -93,39 +96,68 @@ impl Work {
 
     fn run(mut self, stopped: &OwnedFd) -> Option<OwnedFd> {
         let watches = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok();
-        if let Some(watches) = &watches {
-            let flags = WatchFlags::CLOSE_WRITE
-                | WatchFlags::MOVED_TO
-                | WatchFlags::CREATE
-                | WatchFlags::DELETE_SELF
-                | WatchFlags::ONLYDIR;
-            for folder in self.pairs.iter().flat_map(Pair::folders) {
-                // A watch that can't be had (none left, no such folder) costs promptness, nothing else.
-                let _ = inotify::add_watch(watches, &folder, flags);
-            }
-        }
+        self.watch(watches.as_ref());
         let mut unsettled = false;
+        let mut sweep = Instant::now() + SWEEP;
         loop {
             let mut fds = vec![PollFd::new(stopped, PollFlags::IN)];
             // While something settles, more events change nothing: the clock decides.
             if let Some(watches) = watches.as_ref().filter(|_| !unsettled) {
                 fds.push(PollFd::from_borrowed_fd(watches.as_fd(), PollFlags::IN));
             }
-            let limit = if unsettled { SETTLE } else { SWEEP };
-            match rustix::event::poll(&mut fds, Some(&limit)) {
+            let left = sweep.saturating_duration_since(Instant::now());
+            let limit = if unsettled { SETTLE } else { left };
+            match rustix::event::poll(&mut fds, Timespec::try_from(limit).ok().as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(_) => break,
             }
             if fds.first().is_some_and(|fd| !fd.revents().is_empty()) {
                 break;
             }
-            if let Some(watches) = &watches {
-                forget_events(watches);
+            let concerned = watches.as_ref().is_some_and(|watches| self.listen(watches));
+            if concerned || unsettled || Instant::now() >= sweep {
+                unsettled = self.check(false);
+                sweep = Instant::now() + SWEEP;
             }
-            unsettled = self.check(false);
         }
         self.check(true);
         watches
+    }
+
+    fn watch(&mut self, watches: Option<&OwnedFd>) {
+        let flags = WatchFlags::MODIFY
+            | WatchFlags::CLOSE_WRITE
+            | WatchFlags::MOVED_TO
+            | WatchFlags::MOVED_FROM
+            | WatchFlags::DELETE
+            | WatchFlags::CREATE
+            | WatchFlags::DELETE_SELF
+            | WatchFlags::ONLYDIR;
+        for pair in &mut self.pairs {
+            // A watch that can't be had (none left, no such folder) costs promptness, and that who still writes is seen.
+            pair.watch(|folder| inotify::add_watch(watches?, folder, flags).ok());
+        }
+    }
+
+    /// Takes what the watches have noticed; whether it concerns a pair. A CLI writes its history, too, in these folders.
+    fn listen(&mut self, watches: &OwnedFd) -> bool {
+        let mut space = [MaybeUninit::uninit(); 4096];
+        let mut reader = inotify::Reader::new(watches, &mut space);
+        let mut concerned = false;
+        while let Ok(event) = reader.next() {
+            let name = event.file_name().map(CStr::to_bytes).unwrap_or_default();
+            let lost = event.events().contains(ReadFlags::QUEUE_OVERFLOW);
+            for pair in &mut self.pairs {
+                if lost {
+                    pair.forget_writers();
+                } else {
+                    pair.notice(event.wd(), name, event.events());
+                }
+            }
+            concerned |= event.events() != ReadFlags::MODIFY
+                || self.pairs.iter().any(|pair| pair.is_watched_as(event.wd(), name));
+        }
+        concerned
     }
 
     /// Looks at every pair once; true where one has changed but not settled. At the end nothing can change any more, and
@@ -141,10 +173,4 @@ impl Work {
         }
         unsettled
     }
-}
-
-fn forget_events(watches: &OwnedFd) {
-    let mut space = [MaybeUninit::uninit(); 4096];
-    let mut reader = inotify::Reader::new(watches, &mut space);
-    while reader.next().is_ok_and(|event| event.events() != ReadFlags::empty()) {}
 }

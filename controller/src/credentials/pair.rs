@@ -3,17 +3,23 @@
 use super::Agreed;
 use super::courier::Courier;
 use super::file::{self, Content, Stamp};
+use super::writers::Writers;
 use crate::session::store::Session;
 use landbox_shared::digest::Digest;
 use landbox_shared::id::LayerId;
 use landbox_shared::path::{AbsPath, RelPath};
 use landbox_shared::policy::Policy;
 use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::fs::inotify::ReadFlags;
 use rustix::fs::{self, Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// The sides, where there is one of each.
+const HOST: usize = 0;
+const INSIDE: usize = 1;
 
 /// A place in a layer.
 #[derive(Clone, Debug)]
@@ -38,6 +44,8 @@ pub(super) struct Pair {
     kept: PathBuf,
     is_json: bool,
     courier: Option<Courier>,
+    /// Who writes it, on the host and inside.
+    writers: [Writers; 2],
     seen: Option<[Option<Stamp>; 2]>,
     done: Option<[Option<Stamp>; 2]>,
 }
@@ -82,6 +90,7 @@ pub(super) fn pairs(
             inside,
             courier: Courier::of(session),
             kept: session.dir.join("credentials"),
+            writers: Default::default(),
             seen: None,
             done: None,
         };
@@ -124,13 +133,16 @@ fn place(policy: &Policy, layers: &Layers, path: &AbsPath) -> Option<Place> {
 }
 
 impl Pair {
-    /// The folders in which a change shows: the host's, and the session's own as the session sees it.
-    pub(super) fn folders(&self) -> Vec<PathBuf> {
-        let mut folders: Vec<PathBuf> =
-            self.real.parent().map(|dir| dir.to_path_buf()).into_iter().collect();
+    /// Watches the folders in which a change shows: the host's, and the session's own as the session sees it.
+    pub(super) fn watch(&mut self, mut add: impl FnMut(&Path) -> Option<i32>) {
+        if let Some((folder, name)) = self.real.parent().zip(self.real.file_name())
+            && let Some(watch) = add(folder.as_path())
+        {
+            self.writers[HOST].add(watch, name);
+        }
         for place in &self.inside {
             let parent = place.path.parent();
-            let path = parent.as_ref().map_or(std::path::Path::new("."), |p| p.as_path());
+            let path = parent.as_ref().map_or(Path::new("."), |p| p.as_path());
             for root in [&place.merged, &place.upper] {
                 // Through the open descriptor: an inotify watch wants a path. The folder is resolved beneath, so a link
                 // laid by the task leads nowhere.
@@ -139,12 +151,28 @@ impl Pair {
                     | fs::ResolveFlags::NO_MAGICLINKS;
                 let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
                 if fs::openat2(root, path, flags, Mode::empty(), beneath).is_ok() {
-                    let base = format!("/proc/self/fd/{}", root.as_raw_fd());
-                    folders.push(PathBuf::from(base).join(path));
+                    let base = PathBuf::from(format!("/proc/self/fd/{}", root.as_raw_fd()));
+                    if let Some(watch) = add(&base.join(path)) {
+                        self.writers[INSIDE].add(watch, place.path.file_name());
+                    }
                 }
             }
         }
-        folders
+    }
+
+    /// Takes what a watch has noticed.
+    pub(super) fn notice(&mut self, watch: i32, name: &[u8], events: ReadFlags) {
+        self.writers.iter_mut().for_each(|side| side.notice(watch, name, events));
+    }
+
+    /// Whether such an event is about this file.
+    pub(super) fn is_watched_as(&self, watch: i32, name: &[u8]) -> bool {
+        self.writers.iter().any(|side| side.sees(watch, name))
+    }
+
+    /// After events were lost: the clock decides.
+    pub(super) fn forget_writers(&mut self) {
+        self.writers.iter_mut().for_each(Writers::forget);
     }
 
     fn read_host(&self) -> Option<Content> {
@@ -169,6 +197,11 @@ impl Pair {
     pub(super) fn check(&mut self, last: bool) -> bool {
         let now = Some(self.stamps());
         if now == self.done && !last {
+            return false;
+        }
+        // Half a file may well parse, or need not. Whoever is seen writing it is waited for; the close wakes us.
+        if !last && self.writers.iter().any(Writers::are_at_it) {
+            self.seen = None;
             return false;
         }
         if now != self.seen && !last {

@@ -1,7 +1,8 @@
 use super::*;
+use crate::credentials::{Keeper, SWEEP};
 use crate::session::store::StateDir;
 use crate::session::testing::snapshot;
-use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// A home, a session whose merged view is played by a plain folder, and one credential file.
 struct World {
@@ -14,11 +15,15 @@ struct World {
 
 impl World {
     fn new(host: Option<&str>) -> Self {
+        Self::named(host, "token.json")
+    }
+
+    fn named(host: Option<&str>, name: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let base = dir.path().canonicalize().unwrap();
         let home = base.join("home");
         std::fs::create_dir_all(home.join(".cli")).unwrap();
-        let real = home.join(".cli/token.json");
+        let real = home.join(".cli").join(name);
         if let Some(text) = host {
             std::fs::write(&real, text).unwrap();
         }
@@ -37,8 +42,8 @@ impl World {
         Self {
             _dir: dir,
             real,
-            upper: upper.join(".cli/token.json"),
-            merged: merged.join(".cli/token.json"),
+            upper: upper.join(".cli").join(name),
+            merged: merged.join(".cli").join(name),
             session,
         }
     }
@@ -48,6 +53,22 @@ impl World {
         let fd = fs::open(root, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
         let id = self.session.snapshot.policy.layers[0].id.clone();
         pairs(&self.session, &[(id, fd)].into_iter().collect(), recorded).pop()
+    }
+
+    fn keeper(&self) -> Keeper {
+        let root = self.merged.parent().unwrap().parent().unwrap();
+        let fd = fs::open(root, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
+        let id = self.session.snapshot.policy.layers[0].id.clone();
+        Keeper::start(&self.session, vec![(id, fd)]).unwrap().unwrap()
+    }
+
+    /// Waits until the host's file is that.
+    fn becomes(&self, wanted: &str) {
+        let end = Instant::now() + Duration::from_secs(60);
+        while self.host() != wanted {
+            assert!(Instant::now() < end, "still {}", self.host());
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     fn host(&self) -> String {
@@ -171,6 +192,37 @@ fn nothing_is_copied_at_exit_unless_the_inside_changed() {
     pair.check(true);
     assert_eq!(world.host(), "{\"t\":2}");
     assert!(!world.merged.exists());
+}
+
+#[test]
+fn what_is_still_being_written_is_waited_for_also_where_a_part_of_it_looks_whole() {
+    use std::io::Write;
+    let world = World::named(Some("old"), "token");
+    let keeper = world.keeper();
+    // From here on the watch is there.
+    std::fs::write(&world.upper, "first").unwrap();
+    world.becomes("first");
+    let mut file = std::fs::File::create(&world.upper).unwrap();
+    file.write_all(b"half").unwrap();
+    std::thread::sleep(3 * SWEEP);
+    assert_eq!(world.host(), "first");
+    file.write_all(b" and half").unwrap();
+    drop(file);
+    world.becomes("half and half");
+    keeper.finish();
+}
+
+#[test]
+fn what_is_still_being_written_at_the_end_is_the_last_there_will_be() {
+    use std::io::Write;
+    let world = World::named(Some("old"), "token");
+    let keeper = world.keeper();
+    std::fs::write(&world.upper, "first").unwrap();
+    world.becomes("first");
+    let mut file = std::fs::File::create(&world.upper).unwrap();
+    file.write_all(b"last").unwrap();
+    keeper.finish();
+    assert_eq!(world.host(), "last");
 }
 
 #[test]
