@@ -118,4 +118,27 @@ worlds! {
         });
         live.wait().ok();
     }
+
+    [user_kernel, user_fuse, root_kernel, root_fuse]
+    fn a_folder_of_logins_is_kept_in_step_both_ways_and_nothing_beside_it(world) {
+        let place = Place::new(world);
+        let folder = place.home.join(".kimi-code/credentials");
+        place.write(folder.join("one.json"), "{\"t\":1}");
+        place.symlink("/bin/sh", place.root().join("kimi"));
+        let kimi = place.root().join("kimi");
+        let args = [kimi.as_os_str(), "-c".as_ref(), Login::script().as_ref()];
+        let mut live = place.session(["--name", "s"], args).stdin_open().start();
+        live.expect("ready");
+        live.write(b"cd ~/.kimi-code/credentials; printf '{\"t\":2}' > one.json; printf '{\"t\":3}' > two.json; echo x > ../config\n");
+        for (name, content) in [("one.json", "{\"t\":2}"), ("two.json", "{\"t\":3}")] {
+            wait_for("the login on the host", 20, || {
+                (fs::read_to_string(folder.join(name)).ok()? == content).then_some(())
+            });
+        }
+        place.write(folder.join("two.json"), "{\"t\":4}");
+        live.write(b"until [ \"$(cat two.json)\" = '{\"t\":4}' ]; do sleep 0.05; done\n");
+        live.expect("done 2");
+        live.wait().ok();
+        assert!(!place.home.join(".kimi-code/config").exists());
+    }
 }

@@ -7,7 +7,8 @@ pub struct KnownCli {
     pub ids: &'static [&'static str],
     /// Base names of its program; the first one is run where a bot gives no command.
     pub programs: &'static [&'static str],
-    /// Files that hold a login and nothing else, below the home folder. The rest of their folders stays isolated.
+    /// Files that hold a login and nothing else, below the home folder. The rest of their folders stays isolated. What ends
+    /// in a slash may be a folder of such files.
     pub credentials: &'static [&'static str],
     /// A variable that moves a folder: where it is set, it takes the place of the named part of the paths above.
     pub moved_by: Option<(&'static str, &'static str)>,
@@ -64,8 +65,8 @@ pub const KNOWN: &[KnownCli] = &[
     KnownCli {
         ids: &["kimi"],
         programs: &["kimi"],
-        credentials: &[".kimi-code/credentials", ".kimi-code/oauth"],
-        moved_by: None,
+        credentials: &[".kimi-code/credentials/", ".kimi-code/oauth/"],
+        moved_by: Some(("KIMI_CODE_HOME", ".kimi-code")),
     },
     KnownCli {
         ids: &["pi"],
@@ -101,6 +102,13 @@ pub fn by_program(base_name: &str) -> Option<&'static KnownCli> {
     KNOWN.iter().find(|cli| cli.programs.contains(&base_name))
 }
 
+/// Whether a login of that name may be a folder of login files.
+pub fn may_be_folder(name: &[u8]) -> bool {
+    let all = KNOWN.iter().flat_map(|cli| cli.credentials);
+    all.filter_map(|path| path.strip_suffix('/'))
+        .any(|path| path.rsplit('/').next().is_some_and(|last| last.as_bytes() == name))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,7 +126,8 @@ mod tests {
         assert_eq!((ids.len(), programs.len()), (all_ids, all_programs));
         for cli in KNOWN {
             for path in cli.credentials {
-                assert!(RelPath::new(*path).unwrap().components().count() > 1, "{path}");
+                let path = path.trim_end_matches('/');
+                assert!(RelPath::new(path).unwrap().components().count() > 1, "{path}");
             }
             if let Some((_, folder)) = cli.moved_by {
                 assert!(cli.credentials.iter().all(|p| p.starts_with(folder)));
@@ -132,6 +141,8 @@ mod tests {
         assert_eq!(files("claude-code"), [".claude/.credentials.json"]);
         assert_eq!(files("codex-app"), [".codex/auth.json"]);
         assert_eq!(files("opencode"), [".local/share/opencode/auth.json"]);
+        assert!(may_be_folder(b"credentials") && may_be_folder(b"oauth"));
+        assert!(!may_be_folder(b"auth.json") && !may_be_folder(b".kimi-code"));
         assert_eq!(by_program("claude"), by_id("claude-code"));
         assert_eq!(by_program("sh"), None);
     }

@@ -20,7 +20,7 @@ pub(super) const NONE: &str = "none";
 pub(super) const MOVED: u8 = 1;
 
 /// Who hands in for us.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Courier {
     id: String,
     state: PathBuf,

@@ -14,6 +14,9 @@ use std::path::Path;
 /// Largest credential file.
 const LIMIT: u64 = 1 << 20;
 
+/// How the names of files begin that stand beside a login until they take its place.
+const TEMPORARY: &[u8] = b".landbox-";
+
 /// What tells one state of a file from another without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
@@ -55,6 +58,36 @@ pub(super) fn open_real(path: &Path) -> Option<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let fd = fs::open(path, flags, Mode::empty()).ok()?;
     is_small_regular(&fs::fstat(&fd).ok()?).then_some(fd)
+}
+
+/// Opens a folder of the owner's.
+pub(super) fn open_folder(path: &Path) -> Option<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    fs::open(path, flags, Mode::empty()).ok()
+}
+
+/// Opens a folder that hostile hands may have laid there.
+pub(super) fn open_folder_beneath(root: impl AsFd, path: &RelPath) -> Option<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    fs::openat2(root, path.as_path(), flags, Mode::empty(), beneath()).ok()
+}
+
+/// The names of the small regular files in a folder, sorted; of what may be many, the first thousand entries are looked at.
+/// Our own temporary files are none of them.
+pub(super) fn names_in(folder: Option<OwnedFd>) -> Vec<Vec<u8>> {
+    let Some(folder) = folder else { return Vec::new() };
+    let Ok(entries) = fs::Dir::read_from(&folder) else { return Vec::new() };
+    let is_login = |name: &std::ffi::CStr| {
+        let stat = fs::statat(&folder, name, fs::AtFlags::SYMLINK_NOFOLLOW);
+        !name.to_bytes().starts_with(TEMPORARY) && stat.is_ok_and(|stat| is_small_regular(&stat))
+    };
+    let names = entries.take(1_000).flatten();
+    let mut names: Vec<Vec<u8>> = names
+        .filter(|entry| is_login(entry.file_name()))
+        .map(|entry| entry.file_name().to_bytes().to_vec())
+        .collect();
+    names.sort();
+    names
 }
 
 fn beneath() -> ResolveFlags {

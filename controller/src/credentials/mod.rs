@@ -14,7 +14,7 @@ use crate::session::store::{Session, write_json};
 use landbox_shared::digest::Digest;
 use landbox_shared::id::LayerId;
 use landbox_shared::path::AbsPath;
-use pair::Pair;
+use pair::{Maker, Pair};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
@@ -54,6 +54,7 @@ impl Keeper {
         if work.pairs.is_empty() {
             return Ok(None);
         }
+        work.discover();
         work.check(false);
         work.check(false);
         let what = || "can't watch the credential files".to_string();
@@ -77,6 +78,7 @@ impl Keeper {
 
 #[derive(Debug)]
 struct Work {
+    maker: Maker,
     pairs: Vec<Pair>,
     record: PathBuf,
     recorded: Agreed,
@@ -90,8 +92,9 @@ impl Work {
             .and_then(|bytes| serde_json::from_slice(&bytes).ok())
             .unwrap_or_default();
         let merged = merged.into_iter().collect();
-        let pairs = pair::pairs(session, &merged, &recorded);
-        Self { pairs, record, recorded }
+        let maker = Maker::new(session, &merged);
+        let pairs = maker.declared(&recorded);
+        Self { maker, pairs, record, recorded }
     }
 
     fn run(mut self, stopped: &OwnedFd) -> Option<OwnedFd> {
@@ -116,12 +119,24 @@ impl Work {
             }
             let concerned = watches.as_ref().is_some_and(|watches| self.listen(watches));
             if concerned || unsettled || Instant::now() >= sweep {
+                if self.discover() {
+                    self.watch(watches.as_ref());
+                }
                 unsettled = self.check(false);
                 sweep = Instant::now() + SWEEP;
             }
         }
+        self.discover();
         self.check(true);
         watches
+    }
+
+    /// Takes up what has appeared in folders of login files; true where there is something.
+    fn discover(&mut self) -> bool {
+        let found = self.maker.found(&self.pairs, &self.recorded);
+        let any = !found.is_empty();
+        self.pairs.extend(found);
+        any
     }
 
     fn watch(&mut self, watches: Option<&OwnedFd>) {

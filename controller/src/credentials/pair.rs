@@ -4,6 +4,7 @@ use super::Agreed;
 use super::courier::Courier;
 use super::file::{self, Content, Stamp};
 use super::writers::Writers;
+use crate::config::known;
 use crate::session::store::Session;
 use landbox_shared::digest::Digest;
 use landbox_shared::id::LayerId;
@@ -20,6 +21,9 @@ use std::sync::Arc;
 /// The sides, where there is one of each.
 const HOST: usize = 0;
 const INSIDE: usize = 1;
+
+/// Most files of one folder that are kept in step: whoever is inside names them.
+const MOST_FILES: usize = 32;
 
 /// A place in a layer.
 #[derive(Clone, Debug)]
@@ -50,58 +54,124 @@ pub(super) struct Pair {
     done: Option<[Option<Stamp>; 2]>,
 }
 
-/// The pairs of a session. Credentials that no layer covers or a mask hides have none.
-pub(super) fn pairs(
-    session: &Session,
-    merged: &BTreeMap<LayerId, OwnedFd>,
-    recorded: &Agreed,
-) -> Vec<Pair> {
-    let policy = &session.snapshot.policy;
-    let mut layers = BTreeMap::new();
-    for layer in &policy.layers {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let upper = fs::open(session.upper(&layer.id), flags, Mode::empty());
-        let merged = merged.get(&layer.id).and_then(|fd| fd.try_clone().ok());
-        if let (Ok(upper), Some(merged)) = (upper, merged) {
-            layers.insert(layer.id.clone(), (Arc::new(upper), Arc::new(merged)));
+/// Makes the pairs of a session.
+#[derive(Debug)]
+pub(super) struct Maker {
+    policy: Policy,
+    layers: Layers,
+    courier: Option<Courier>,
+    kept: PathBuf,
+}
+
+impl Maker {
+    pub(super) fn new(session: &Session, merged: &BTreeMap<LayerId, OwnedFd>) -> Self {
+        let policy = session.snapshot.policy.clone();
+        let mut layers = BTreeMap::new();
+        for layer in &policy.layers {
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let upper = fs::open(session.upper(&layer.id), flags, Mode::empty());
+            let merged = merged.get(&layer.id).and_then(|fd| fd.try_clone().ok());
+            if let (Ok(upper), Some(merged)) = (upper, merged) {
+                layers.insert(layer.id.clone(), (Arc::new(upper), Arc::new(merged)));
+            }
         }
+        let (courier, kept) = (Courier::of(session), session.dir.join("credentials"));
+        Self { policy, layers, courier, kept }
     }
-    let hidden = |path: &AbsPath| {
-        policy.masks.iter().any(|mask| path.is_within(&mask.path))
-            || policy.auth.iter().any(|auth| path.is_within(auth))
-    };
-    let mut pairs = Vec::new();
-    for declared in &policy.credentials {
+
+    /// The pairs of what the policy names.
+    pub(super) fn declared(&self, recorded: &Agreed) -> Vec<Pair> {
+        let all = self.policy.credentials.iter();
+        all.filter_map(|declared| {
+            let mut pair = self.pair(declared)?;
+            // At the first launch the inside is the host's file; later the record says what both held.
+            pair.agreed = match recorded.get(declared) {
+                Some(agreed) => *agreed,
+                None => pair.read_host().map(|content| content.digest),
+            };
+            Some(pair)
+        })
+        .collect()
+    }
+
+    /// The pairs of files in declared folders that `pairs` has not yet.
+    pub(super) fn found(&self, pairs: &[Pair], recorded: &Agreed) -> Vec<Pair> {
+        let mut new: Vec<Pair> = Vec::new();
+        for folder in self.policy.credentials.iter().filter(|path| is_folder(path)) {
+            let of_it = |pair: &&Pair| pair.declared.parent().as_ref() == Some(folder);
+            let mut room = MOST_FILES.saturating_sub(pairs.iter().filter(of_it).count());
+            for declared in self.names(folder) {
+                let known = |pair: &Pair| pair.declared == declared;
+                if room == 0 || pairs.iter().any(known) || new.iter().any(known) {
+                    continue;
+                }
+                let Some(mut pair) = self.pair(&declared) else { continue };
+                // Where nothing is recorded, what is there inside was written there: it is not the host's.
+                pair.agreed = match recorded.get(&declared) {
+                    Some(agreed) => *agreed,
+                    None if pair.open_inside().is_some() => None,
+                    None => pair.read_host().map(|content| content.digest),
+                };
+                new.push(pair);
+                room -= 1;
+            }
+        }
+        new
+    }
+
+    /// The pair of one file that is declared, or lies in a declared folder.
+    pub(super) fn one(&self, declared: &AbsPath) -> Option<Pair> {
+        let is_declared = self.policy.credentials.contains(declared);
+        let folder = declared.parent().filter(is_folder);
+        let lies_there = folder.is_some_and(|folder| self.policy.credentials.contains(&folder));
+        (is_declared || lies_there).then(|| self.pair(declared)).flatten()
+    }
+
+    /// The files of a folder, the host's first.
+    fn names(&self, folder: &AbsPath) -> Vec<AbsPath> {
+        let (beside, real) = resolve(folder);
+        let mut names = file::names_in(file::open_folder(real.as_path()));
+        for place in places(&self.policy, &self.layers, &[beside, real]) {
+            names.extend(file::names_in(file::open_folder_beneath(&place.upper, &place.path)));
+        }
+        names.iter().filter_map(|name| folder.join(name).ok()).collect()
+    }
+
+    /// Both sides of one credential. One that no layer covers or a mask hides has none.
+    fn pair(&self, declared: &AbsPath) -> Option<Pair> {
+        let hidden = |path: &AbsPath| {
+            self.policy.masks.iter().any(|mask| path.is_within(&mask.path))
+                || self.policy.auth.iter().any(|auth| path.is_within(auth))
+        };
         let (beside, real) = resolve(declared);
         if hidden(declared) || hidden(&beside) || hidden(&real) {
-            continue;
+            return None;
         }
-        let mut inside: Vec<Place> =
-            [&beside, &real].into_iter().filter_map(|path| place(policy, &layers, path)).collect();
-        inside.dedup_by(|a, b| a.path == b.path && Arc::ptr_eq(&a.upper, &b.upper));
-        if inside.is_empty() {
-            continue;
-        }
-        let mut pair = Pair {
+        let inside = places(&self.policy, &self.layers, &[beside, real.clone()]);
+        (!inside.is_empty()).then(|| Pair {
             declared: declared.clone(),
             agreed: None,
             is_json: real.as_bytes().ends_with(b".json"),
             real,
             inside,
-            courier: Courier::of(session),
-            kept: session.dir.join("credentials"),
+            courier: self.courier.clone(),
+            kept: self.kept.clone(),
             writers: Default::default(),
             seen: None,
             done: None,
-        };
-        // At the first launch the inside is the host's file; later the record says what both held.
-        pair.agreed = match recorded.get(declared) {
-            Some(agreed) => *agreed,
-            None => pair.read_host().map(|content| content.digest),
-        };
-        pairs.push(pair);
+        })
     }
-    pairs
+}
+
+fn is_folder(path: &AbsPath) -> bool {
+    path.file_name().is_some_and(known::may_be_folder)
+}
+
+fn places(policy: &Policy, layers: &Layers, paths: &[AbsPath]) -> Vec<Place> {
+    let mut places: Vec<Place> =
+        paths.iter().filter_map(|path| place(policy, layers, path)).collect();
+    places.dedup_by(|a, b| a.path == b.path && Arc::ptr_eq(&a.upper, &b.upper));
+    places
 }
 
 /// Where a declared path leads: its folder resolved, and the file itself resolved too.

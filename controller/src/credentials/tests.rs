@@ -52,7 +52,7 @@ impl World {
         let root = self.merged.parent().unwrap().parent().unwrap();
         let fd = fs::open(root, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
         let id = self.session.snapshot.policy.layers[0].id.clone();
-        pairs(&self.session, &[(id, fd)].into_iter().collect(), recorded).pop()
+        Maker::new(&self.session, &[(id, fd)].into_iter().collect()).declared(recorded).pop()
     }
 
     fn keeper(&self) -> Keeper {
@@ -223,6 +223,57 @@ fn what_is_still_being_written_at_the_end_is_the_last_there_will_be() {
     file.write_all(b"last").unwrap();
     keeper.finish();
     assert_eq!(world.host(), "last");
+}
+
+#[test]
+fn a_folder_of_login_files_is_kept_in_step_file_by_file() {
+    let world = World::named(None, "credentials");
+    std::fs::create_dir(&world.real).unwrap();
+    let host = |name: &str| std::fs::read_to_string(world.real.join(name)).ok();
+    std::fs::write(world.real.join("a.json"), "{\"t\":1}").unwrap();
+    for side in [&world.upper, &world.merged] {
+        std::fs::create_dir(side).unwrap();
+    }
+    let keeper = world.keeper();
+    std::fs::write(world.upper.join("a.json"), "{\"t\":2}").unwrap();
+    std::fs::write(world.upper.join("b.json"), "{\"t\":3}").unwrap();
+    std::fs::create_dir(world.upper.join("c.json")).unwrap();
+    std::fs::write(world.upper.join("c.json/d.json"), "{\"t\":4}").unwrap();
+    std::os::unix::fs::symlink("b.json", world.upper.join("e.json")).unwrap();
+    let end = Instant::now() + Duration::from_secs(60);
+    while host("a.json").as_deref() != Some("{\"t\":2}") || host("b.json").is_none() {
+        assert!(Instant::now() < end, "{:?}", [host("a.json"), host("b.json")]);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    std::fs::write(world.real.join("b.json"), "{\"t\":5}").unwrap();
+    let merged = world.merged.join("b.json");
+    while std::fs::read_to_string(&merged).ok().as_deref() != Some("{\"t\":5}") {
+        assert!(Instant::now() < end);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    std::fs::write(world.upper.join("f"), "at the end").unwrap();
+    keeper.finish();
+    assert_eq!(host("f").as_deref(), Some("at the end"));
+    let mut names: Vec<_> =
+        std::fs::read_dir(&world.real).unwrap().map(|e| e.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["a.json", "b.json", "f"]);
+}
+
+#[test]
+fn of_a_folder_of_login_files_only_so_many_are_kept_and_of_another_none() {
+    let world = World::named(None, "credentials");
+    std::fs::create_dir(&world.upper).unwrap();
+    for number in 0..100 {
+        std::fs::write(world.upper.join(format!("{number}")), "x").unwrap();
+    }
+    world.keeper().finish();
+    assert_eq!(std::fs::read_dir(&world.real).unwrap().count(), 32);
+    let world = World::named(None, "auth.json");
+    std::fs::create_dir(&world.upper).unwrap();
+    std::fs::write(world.upper.join("x.json"), "{}").unwrap();
+    world.keeper().finish();
+    assert!(!world.real.exists());
 }
 
 #[test]

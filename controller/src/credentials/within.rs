@@ -1,12 +1,12 @@
 //! What the other process does that hands a file in for the keeper: it goes into the session's user namespace.
 
-use super::Agreed;
 use super::courier::{MOVED, NONE};
-use super::pair;
+use super::pair::Maker;
 use crate::error::{Failure, Kind, Result};
 use crate::land::live;
 use crate::session::store::{Session, show};
 use landbox_shared::digest::Digest;
+use landbox_shared::path::AbsPath;
 use rustix::fd::{AsFd, OwnedFd};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -28,8 +28,9 @@ pub fn hand_in(session: &Session, declared: &OsStr, expected: &str, bytes: &[u8]
             merged.insert(layer.id.clone(), fd);
         }
     }
-    let pairs = pair::pairs(session, &merged, &Agreed::new());
-    let pair = pairs.iter().find(|pair| pair.declared.as_bytes() == declared.as_bytes());
+    let pair = AbsPath::new(declared.as_bytes())
+        .ok()
+        .and_then(|declared| Maker::new(session, &merged).one(&declared));
     let pair = pair.ok_or_else(|| refuse("that is no credential file of the session"))?;
     match pair.replace_inside(bytes, expected) {
         Ok(true) => Ok(0),
