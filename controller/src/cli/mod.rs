@@ -56,7 +56,7 @@ struct Global {
     /// When to colour
     #[arg(long, global = true, value_enum, value_name = "WHEN", default_value = "auto")]
     color: ColorChoice,
-    /// Print results and errors alone
+    /// Print results, warnings and errors alone
     #[arg(short, long, global = true)]
     quiet: bool,
     /// Print more
