@@ -84,4 +84,8 @@ fn a_bot_decides_command_folder_environment_and_rules() {
         bare.errors()
     );
     assert_eq!(std::fs::read_to_string(place.project.join("bare.txt")).unwrap(), "real\n");
+    // There is nothing it could show: not the same as no change, and "nothing to do" is land's word.
+    let diff = place.landbox(["diff"]).output().expect(6);
+    assert!(diff.errors().contains("ran without the sandbox"), "{}", diff.errors());
+    place.landbox(["land"]).output().expect(4);
 }

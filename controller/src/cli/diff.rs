@@ -2,7 +2,7 @@
 
 use super::Invocation;
 use super::land::{Opened, open};
-use crate::error::Result;
+use crate::error::{Failure, Kind, Result};
 use crate::land::review::Review;
 use crate::ui::card::{View, render};
 use clap::Args;
@@ -24,6 +24,13 @@ pub(super) struct DiffArgs {
 
 pub(super) fn diff(call: &Invocation, args: DiffArgs) -> Result<u8> {
     let Opened { state, session } = open(call, args.id.as_deref())?;
+    if !session.snapshot.isolated {
+        let text = format!(
+            "session {} ran without the sandbox: what it wrote is on the real disk already",
+            session.snapshot.id
+        );
+        return Err(Failure::new(Kind::Refused, text).hint("git diff may show it"));
+    }
     let selection = args.select.selection()?;
     let review = Review::of(&session, args.layer.as_deref(), selection)?;
     let card = review.card(&session)?;
