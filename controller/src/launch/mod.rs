@@ -321,6 +321,9 @@ pub fn exec_frame(exec: &Exec) -> Result<(Vec<u8>, Digest)> {
     })
 }
 
+/// What fuse-overlayfs says of a folder whose path leads elsewhere inside.
+const UNPLACED: &str = "cannot retrieve path";
+
 /// What a failure of the helper means for the person at the terminal.
 pub fn explain(failure: &event::Failure) -> Failure {
     let kind = match failure.stage {
@@ -350,6 +353,10 @@ pub fn explain(failure: &event::Failure) -> Failure {
     }
     let hint = match failure.stage {
         Stage::Lock => "another launch holds the session; landbox ls shows it",
+        Stage::Layer if failure.detail.contains(UNPLACED) => {
+            "the state folder lies where the session has a folder of its own, as in /dev/shm, and fuse-overlayfs does \
+             not find it: LANDBOX_STATE_DIR names another place, and --overlay kernel needs none"
+        }
         Stage::Layer => {
             "landbox doctor says what this machine lacks; --overlay kernel or fuse chooses one back end"
         }
