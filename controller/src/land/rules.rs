@@ -38,6 +38,8 @@ pub(crate) fn kind(old: &Base, new: Option<&Node>) -> ChangeKind {
     match (old, new) {
         (Base::Absent, _) => ChangeKind::Added,
         (Base::Known(_) | Base::Unknown, None) => ChangeKind::Deleted,
+        // A folder has no content of its own.
+        (Base::Unknown, Some(Node::Dir { .. })) => ChangeKind::Mode,
         (Base::Unknown, Some(_)) => ChangeKind::Modified,
         (Base::Known(old), Some(new)) if old.kind() != new.kind() => ChangeKind::Type,
         (Base::Known(Node::Symlink { .. }), Some(_)) => ChangeKind::Symlink,
@@ -182,6 +184,7 @@ mod tests {
             (known(file(0o644, b"a")), Some(file(0o755, b"a")), ChangeKind::Mode),
             (known(Node::Dir { mode: 0o755 }), Some(Node::Dir { mode: 0o700 }), ChangeKind::Mode),
             (Base::Unknown, Some(file(0o644, b"a")), ChangeKind::Modified),
+            (Base::Unknown, Some(Node::Dir { mode: 0o700 }), ChangeKind::Mode),
             (Base::Unknown, None, ChangeKind::Deleted),
         ];
         for (old, new, expected) in rows {

@@ -149,7 +149,9 @@ pub enum Clash {
 impl std::fmt::Display for Clash {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let text = match self {
-            Self::Untrusted => "you changed it, and nobody knows what it was when the session did",
+            Self::Untrusted => {
+                "it may have changed meanwhile: nobody knows what it was when the session changed it"
+            }
             Self::Unseen => {
                 "it is not there, and you may have deleted it meanwhile: names have come or gone in its folder, and \
                  nobody saw what was there when the session made it"
