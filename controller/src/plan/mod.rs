@@ -13,7 +13,7 @@ use binds::{Binding, Role};
 use landbox_shared::limits;
 use landbox_shared::path::{AbsPath, PathError, RelPath};
 use landbox_shared::plan::{Access, LayerOp, Op};
-use landbox_shared::policy::{Backend, Policy, SeccompProfile};
+use landbox_shared::policy::{Backend, LayerKind, Policy, SeccompProfile};
 
 /// Size limit of the private `/run`.
 const RUN_BYTES: u64 = 64 << 20;
@@ -153,6 +153,17 @@ fn layers(plan: &mut Compiled, policy: &Policy, view: &LaunchView) -> Result<()>
                 format!("the folder {} of layer {} is gone", layer.target, layer.id),
             )
             .hint("put it back, or land what the session holds and start a new one"));
+        }
+        let is_mounted = || view.mounts.iter().any(|mount| mount.point == layer.target);
+        if layer.kind == LayerKind::Mount && !is_mounted() {
+            return Err(Failure::new(
+                Kind::Refused,
+                format!(
+                    "nothing is mounted at {} any more, which layer {} covers",
+                    layer.target, layer.id
+                ),
+            )
+            .hint("mount it again, or land what the session holds and start a new one"));
         }
         let inner = view.mounts.iter().find(|m| m.point.relative_to(&layer.target).is_some());
         if let (Backend::Kernel, Some(inner)) = (layer.backend, inner) {

@@ -344,6 +344,15 @@ fn a_resume_that_meets_another_machine_is_refused_before_anything_is_mounted() {
 }
 
 #[test]
+fn a_layer_of_a_mount_is_not_laid_over_the_folder_that_lay_under_it() {
+    let mut policy = policy();
+    policy.layers.push(layer("mount-1", LayerKind::Mount, "/home/u/p/vol", Backend::Kernel));
+    let failure = compile(&policy, None, &view(&policy)).unwrap_err();
+    assert_eq!(failure.kind, Kind::Refused);
+    assert!(failure.message.contains("nothing is mounted at /home/u/p/vol"), "{failure}");
+}
+
+#[test]
 fn more_masks_than_the_limit_are_refused_with_the_limit() {
     let mut policy = policy();
     let many = |folder: &str| {
