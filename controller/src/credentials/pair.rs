@@ -213,7 +213,7 @@ impl Pair {
         for place in &self.inside {
             let parent = place.path.parent();
             let path = parent.as_ref().map_or(Path::new("."), |p| p.as_path());
-            for root in [&place.merged, &place.upper] {
+            for (root, shows) in &[(&place.merged, true), (&place.upper, false)] {
                 // Through the open descriptor: an inotify watch wants a path. The folder is resolved beneath, so a link
                 // laid by the task leads nowhere.
                 let beneath = fs::ResolveFlags::BENEATH
@@ -222,7 +222,9 @@ impl Pair {
                 let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
                 if fs::openat2(root, path, flags, Mode::empty(), beneath).is_ok() {
                     let base = PathBuf::from(format!("/proc/self/fd/{}", root.as_raw_fd()));
-                    if let Some(watch) = add(&base.join(path)) {
+                    // Of a write the merged view tells in full. The kernel's overlay is silent in the upper, and
+                    // fuse-overlayfs opens and closes a file there on its own, too.
+                    if let Some(watch) = add(&base.join(path)).filter(|_| *shows) {
                         self.writers[INSIDE].add(watch, place.path.file_name());
                     }
                 }

@@ -55,8 +55,9 @@ impl World {
         Maker::new(&self.session, &[(id, fd)].into_iter().collect()).declared(recorded).pop()
     }
 
+    /// The whole, where the upper plays the merged view too.
     fn keeper(&self) -> Keeper {
-        let root = self.merged.parent().unwrap().parent().unwrap();
+        let root = self.upper.parent().unwrap().parent().unwrap();
         let fd = fs::open(root, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
         let id = self.session.snapshot.policy.layers[0].id.clone();
         Keeper::start(&self.session, vec![(id, fd)]).unwrap().unwrap()
@@ -231,9 +232,7 @@ fn a_folder_of_login_files_is_kept_in_step_file_by_file() {
     std::fs::create_dir(&world.real).unwrap();
     let host = |name: &str| std::fs::read_to_string(world.real.join(name)).ok();
     std::fs::write(world.real.join("a.json"), "{\"t\":1}").unwrap();
-    for side in [&world.upper, &world.merged] {
-        std::fs::create_dir(side).unwrap();
-    }
+    std::fs::create_dir(&world.upper).unwrap();
     let keeper = world.keeper();
     std::fs::write(world.upper.join("a.json"), "{\"t\":2}").unwrap();
     std::fs::write(world.upper.join("b.json"), "{\"t\":3}").unwrap();
@@ -246,8 +245,8 @@ fn a_folder_of_login_files_is_kept_in_step_file_by_file() {
         std::thread::sleep(Duration::from_millis(5));
     }
     std::fs::write(world.real.join("b.json"), "{\"t\":5}").unwrap();
-    let merged = world.merged.join("b.json");
-    while std::fs::read_to_string(&merged).ok().as_deref() != Some("{\"t\":5}") {
+    let inside = world.upper.join("b.json");
+    while std::fs::read_to_string(&inside).ok().as_deref() != Some("{\"t\":5}") {
         assert!(Instant::now() < end);
         std::thread::sleep(Duration::from_millis(5));
     }

@@ -25,7 +25,7 @@ impl Writers {
         self.watches.iter().any(|(seen, known)| *seen == watch && known == name)
     }
 
-    /// Takes an event. What one watch sees closed is closed: of the layers of a file, not each tells of every step.
+    /// Takes an event. What one watch sees closed is closed.
     pub(super) fn notice(&mut self, watch: i32, name: &[u8], events: ReadFlags) {
         if !self.sees(watch, name) {
             return;
