@@ -94,7 +94,8 @@ worlds! {
         assert_eq!(fs::read_to_string(&login.file).unwrap(), "{\"t\":3}");
     }
 
-    [user_kernel, user_fuse, root_kernel, root_fuse]
+    // Root's fuse-overlayfs shows its merged view to nobody outside: there the clock decides.
+    [user_kernel, user_fuse, root_kernel]
     fn a_login_that_is_being_written_reaches_the_host_whole(world) {
         let place = Place::new(world);
         let file = place.home.join(".gemini/antigravity-cli/antigravity-oauth-token");
