@@ -119,7 +119,8 @@ impl Work {
             }
             let concerned = watches.as_ref().is_some_and(|watches| self.listen(watches));
             if concerned || unsettled || Instant::now() >= sweep {
-                if self.discover() {
+                // A folder that was not there at the start may be now.
+                if self.discover() || self.pairs.iter().any(Pair::is_unwatched) {
                     self.watch(watches.as_ref());
                 }
                 unsettled = self.check(false);

@@ -232,6 +232,11 @@ impl Pair {
         }
     }
 
+    /// Whether a side has no watch that tells who writes it.
+    pub(super) fn is_unwatched(&self) -> bool {
+        self.writers.iter().any(Writers::are_unwatched)
+    }
+
     /// Takes what a watch has noticed.
     pub(super) fn notice(&mut self, watch: i32, name: &[u8], events: ReadFlags) {
         self.writers.iter_mut().for_each(|side| side.notice(watch, name, events));

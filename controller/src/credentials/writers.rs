@@ -20,6 +20,11 @@ impl Writers {
         }
     }
 
+    /// Whether no watch sees the file.
+    pub(super) fn are_unwatched(&self) -> bool {
+        self.watches.is_empty()
+    }
+
     /// Whether such an event is about the file.
     pub(super) fn sees(&self, watch: i32, name: &[u8]) -> bool {
         self.watches.iter().any(|(seen, known)| *seen == watch && known == name)
