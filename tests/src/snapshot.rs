@@ -17,9 +17,14 @@ pub struct Snapshot(BTreeMap<PathBuf, String>);
 pub enum Depth {
     /// Content too.
     Content,
+    /// The content of files up to [`SMALL`], the larger ones as for [`Depth::Metadata`].
+    Small,
     /// Not the content: the change time, which no program can set, gives every change away.
     Metadata,
 }
+
+/// What is read of a system folder without waiting for it.
+pub const SMALL: u64 = 256 << 10;
 
 impl Snapshot {
     /// Takes every path below `roots` (themselves too), without `except` and what lies below.
@@ -82,9 +87,14 @@ impl Snapshot {
 
 fn describe(path: &Path, meta: &fs::Metadata, depth: Depth) -> String {
     let kind = meta.file_type();
+    let read = match depth {
+        Depth::Content => true,
+        Depth::Small => meta.size() <= SMALL,
+        Depth::Metadata => false,
+    };
     let body = if kind.is_symlink() {
         format!("-> {:?}", fs::read_link(path).unwrap())
-    } else if kind.is_file() && depth == Depth::Content {
+    } else if kind.is_file() && read {
         let digest = Sha256::digest(fs::read(path).unwrap());
         digest.iter().map(|b| format!("{b:02x}")).collect()
     } else if kind.is_char_device() || kind.is_block_device() {
@@ -110,6 +120,10 @@ fn describe(path: &Path, meta: &fs::Metadata, depth: Depth) -> String {
 }
 
 fn attributes(path: &Path) -> String {
+    // Most have none.
+    if rustix::fs::llistxattr(path, &mut [0_u8; 0]).is_ok_and(|length| length == 0) {
+        return String::new();
+    }
     let mut names = vec![0; 65536];
     let Ok(length) = rustix::fs::llistxattr(path, names.as_mut_slice()) else {
         return String::new();
