@@ -189,3 +189,25 @@ worlds! {
         assert_eq!(place.changes(), []);
     }
 }
+
+worlds! {
+    [user_kernel, user_fuse, root_kernel, root_fuse]
+    fn what_was_not_named_stays_when_paths_below_it_are_taken_back(world) {
+        for running in [true, false] {
+            let place = Place::new(world);
+            place.write(place.project.join("g/f"), "before\n");
+            place.write(place.project.join("t"), "a file\n");
+            let script = "chmod 750 g; echo 2 >> g/f; mkdir -m 750 n; echo x > n/x; rm t; mkdir t; echo in > t/in";
+            let shell = Shell::start(&place, script);
+            let shell = if running { Some(shell) } else { shell.end(); None };
+            place.landbox(["discard", "s", "--yes", "--", "g/f", "n/x", "t/in"]).output().ok();
+            let kinds = [("g", "mode"), ("n", "added"), ("t", "type")];
+            let kinds = kinds.map(|(path, kind)| (path.to_owned(), kind.to_owned()));
+            let changes: Vec<_> = place.changes().into_iter().collect();
+            assert_eq!(changes, kinds, "running: {running}");
+            if let Some(shell) = shell {
+                shell.end();
+            }
+        }
+    }
+}

@@ -65,6 +65,7 @@ impl SelectArgs {
             paths: wanted(self.paths),
             exclude: Exclude::new(&self.exclude)?,
             all: false,
+            back: false,
             checkpoint: None,
             reviewed: None,
             choices: Choices::default(),

@@ -25,7 +25,7 @@ pub fn take_back(state: &StateDir, id: &SessionId, selection: &Selection) -> Res
     recover(state, &project.target)?;
     let stopped = stop_if_ended(&session)?;
     let mut session = state.load(id)?;
-    let selection = Selection { all: true, ..selection.clone() };
+    let selection = Selection { all: true, back: true, ..selection.clone() };
     let mut out = Restored::default();
     let policy = session.snapshot.policy.clone();
     let wanted = |layer: &&LayerPolicy| match layer.kind {

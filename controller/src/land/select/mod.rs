@@ -39,6 +39,8 @@ pub struct Selection {
     pub exclude: Exclude,
     /// Everything there is, git's files too: for layers that are looked at and never landed.
     pub all: bool,
+    /// They are taken back, not landed: what was named goes, and the folders it lies in stay as the session has them.
+    pub back: bool,
     /// Of the session as it was at this checkpoint.
     pub checkpoint: Option<u32>,
     /// What the owner has picked of all that by hand.
@@ -128,7 +130,8 @@ impl Selection {
     /// Adds what the chosen changes cannot land without.
     fn complete(&self, set: &Changeset, picked: &mut Picked) {
         let held: Vec<&Change> = set.changes.iter().filter(|c| picked.holds(c)).collect();
-        let above = ancestors(held.iter().filter(|c| c.new.is_some()).map(|c| &c.path));
+        let needs = |c: &&&Change| !self.back && c.new.is_some();
+        let above = ancestors(held.iter().filter(needs).map(|c| &c.path));
         let emptied: HashSet<&RelPath> =
             held.iter().filter(|c| stops_being_a_folder(c)).map(|c| &c.path).collect();
         let below = |c: &Change| {
