@@ -1,8 +1,10 @@
 //! Reviewing, landing and taking back what a session changed while it runs.
 #![allow(clippy::unwrap_used)] // tests
 
+use landbox_tests::procs::{Proc, descendants, wait_for};
 use landbox_tests::run::Live;
 use landbox_tests::{Place, worlds};
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -135,7 +137,31 @@ worlds! {
             }
         }
         assert!(pictures > 0);
-        rustix::process::kill_process(rustix::process::Pid::from_raw(live.pid()).unwrap(), rustix::process::Signal::TERM).unwrap();
+        kill_process(Pid::from_raw(live.pid()).unwrap(), Signal::TERM).unwrap();
+        live.wait();
+    }
+
+    // The test is in the place of the landing: of one that is killed no more is left than an end of the guard's input.
+    [user_kernel, root_kernel]
+    fn a_session_that_is_held_still_goes_on_when_whoever_holds_it_is_gone(world) {
+        let place = Place::new(world);
+        let script = "echo ready; i=0; while :; do i=$((i+1)); echo $i > counter; done";
+        let mut live = place.session(["--name", "s"], ["sh", "-c", script]).limit(300).start();
+        live.expect("ready");
+        let writer = wait_for("the shell", 60, || descendants(live.pid()).into_iter().find(|p| p.name == "sh"));
+        let is_stopped = || Proc::read(writer.pid).unwrap().state == 'T';
+        let send = |pid, signal| kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
+        let mut guard = place.landbox(["util", "thaw"]).stdin_open().start();
+        guard.write(format!("{} {}\n", writer.pid, writer.start).as_bytes());
+        send(writer.pid, Signal::STOP);
+        wait_for("the stop", 60, || is_stopped().then_some(()));
+        guard.close_stdin();
+        guard.wait().ok();
+        wait_for("the session to wake", 60, || (!is_stopped()).then_some(()));
+        let counter = || read(format!("/proc/{}/cwd/counter", writer.pid));
+        let before = counter();
+        wait_for("the session to go on", 60, || (counter() != before).then_some(()));
+        send(live.pid(), Signal::TERM);
         live.wait();
     }
 

@@ -202,3 +202,60 @@ pub fn guard_main(from: impl BufRead) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stopped() -> (Child, Process) {
+        let child = Command::new("sleep").arg("600").spawn().unwrap();
+        let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+        let fd = pidfd_open(pid, PidfdFlags::empty()).unwrap();
+        let started = procs::started(pid.as_raw_nonzero().get()).unwrap();
+        let process = Process { pid, fd, started, depth: 0, state: b'S' };
+        pidfd_send_signal(&process.fd, Signal::STOP).unwrap();
+        until(|| procs::is_still(&process));
+        (child, process)
+    }
+
+    fn until(holds: impl Fn() -> bool) {
+        let end = Instant::now() + Duration::from_secs(60);
+        while !holds() {
+            assert!(Instant::now() < end);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Another hold on the same process.
+    fn again(process: &Process) -> Process {
+        let fd = pidfd_open(process.pid, PidfdFlags::empty()).unwrap();
+        Process { fd, ..*process }
+    }
+
+    #[test]
+    fn when_the_time_is_over_the_session_goes_on_whatever_its_reader_does() {
+        let (mut child, process) = stopped();
+        let held: Held = Arc::default();
+        held.0.lock().unwrap().stopped.push(again(&process));
+        watch(&held, Instant::now());
+        until(|| !procs::is_still(&process));
+        let state = held.0.lock().unwrap();
+        assert!(state.expired && state.stopped.is_empty());
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn the_second_process_wakes_whom_the_first_one_stopped_unless_it_says_that_all_is_well() {
+        let (mut child, process) = stopped();
+        let line = format!("{} {}\n", process.pid.as_raw_nonzero(), process.started);
+        guard_main(format!("{line}{DONE}\n").as_bytes());
+        // Another process of that number, and words that mean nothing.
+        guard_main(format!("{} {}\n0 0\nx\n", child.id(), process.started + 1).as_bytes());
+        assert!(procs::is_still(&process));
+        guard_main(line.as_bytes());
+        until(|| !procs::is_still(&process));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}

@@ -118,6 +118,12 @@ pub(super) fn is_still(process: &Process) -> bool {
     })
 }
 
+/// When a process started.
+#[cfg(test)]
+pub(super) fn started(pid: i32) -> Option<u64> {
+    stat(pid).map(|stat| stat.started)
+}
+
 /// Whether a number still means the process that started then.
 pub(super) fn is_same(pid: i32, started: u64) -> bool {
     stat(pid).is_some_and(|stat| stat.started == started)
