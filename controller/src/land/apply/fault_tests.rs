@@ -10,6 +10,8 @@ use crate::land::testing::{Fixture, World};
 use nix::errno::Errno;
 
 const VARIABLE: &str = "LANDBOX_TEST_FAULTS";
+/// Every so many calls a fault is tried, in the place of what is usual; 1 tries each fault at each call.
+const STRIDE: &str = "LANDBOX_TEST_STRIDE";
 
 /// One of every kind of step, few enough that all is done by one thread.
 const BASE: &str = "mkdir -p d/sub gone todir; echo 1 > f; echo 2 > d/two; echo x > gone/x; echo m > m; ln -s f l; \
@@ -164,12 +166,19 @@ fn a_full_or_read_only_disk_or_a_refusal_at_any_call_leaves_all_or_nothing() {
     ];
     let takes_room =
         ["create", "rename", "link", "mkdir", "symlink", "setxattr", "write", "truncate"];
+    let asked: Option<usize> = std::env::var(STRIDE).ok().map(|text| text.parse().unwrap());
     for work in [Work::Landing, Work::Undo] {
         trial.reset(work, work == Work::Undo && trial.settle("at first"));
         for (index, (errno, stays)) in faults.into_iter().enumerate() {
             let full = matches!(errno, Errno::ENOSPC | Errno::EDQUOT);
-            // Each call of a landing meets a full disk; of the rest some do, in turn.
-            let stride = if index == 0 && work == Work::Landing { 1 } else { 6 };
+            // Each call of a landing meets a full disk. Of the faults that any call can meet each begins at another one,
+            // so that together they are tried at every call.
+            let stride = match asked {
+                Some(stride) => stride.max(1),
+                None if index == 0 && work == Work::Landing => 1,
+                None if full => 6,
+                None => 3,
+            };
             let mut at = index % stride;
             loop {
                 let (mut count, mut last, mut failed) = (0, None, false);
