@@ -59,12 +59,16 @@ pub const MOST: usize = 200_000;
 
 /// Refuses a selection of more changes than land at once.
 pub fn refuse_too_many(id: &SessionId, count: usize) -> Result<()> {
-    if count <= MOST {
+    refuse_more_than(MOST, id, count)
+}
+
+fn refuse_more_than(most: usize, id: &SessionId, count: usize) -> Result<()> {
+    if count <= most {
         return Ok(());
     }
     Err(Failure::new(
         Kind::Refused,
-        format!("nothing was changed: {count} changes are more than land at once ({MOST})"),
+        format!("nothing was changed: {count} changes are more than land at once ({most})"),
     )
     .hint(format!("land them in parts: landbox land {id} --apply -- PATH.."))
     .hint("or write them as a patch: --patch FILE"))

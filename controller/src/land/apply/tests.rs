@@ -589,3 +589,14 @@ fn folders_that_forbid_writing_are_opened_up_and_closed_again() {
     land(&fixture).unwrap();
     assert_eq!(fixture.real(), merged);
 }
+
+#[test]
+fn more_changes_than_land_at_once_are_refused_and_as_many_are_not() {
+    let id = SessionId::new("abcdefghij").unwrap();
+    assert!(refuse_more_than(3, &id, 3).is_ok());
+    let failure = refuse_more_than(3, &id, 4).unwrap_err();
+    assert_eq!(failure.kind, Kind::Refused);
+    assert!(failure.to_string().contains("4 changes are more than land at once (3)"), "{failure}");
+    assert!(failure.hints.iter().any(|hint| hint.contains("land abcdefghij --apply -- PATH")));
+    assert!(refuse_too_many(&id, MOST).is_ok() && refuse_too_many(&id, MOST + 1).is_err());
+}
