@@ -52,6 +52,34 @@ worlds! {
     }
 
     [user_kernel, root_kernel]
+    fn each_line_says_what_decided_and_when_and_a_person_is_shown_the_same(world) {
+        let outer = Outer::new();
+        let _listeners = outer.listen(&[PORT]);
+        let place = Place::new(world);
+        let rules = json!([{"cidr": "192.0.2.0/24"}, {"cidr": "93.184.216.0/24", "protocol": "tcp"}]);
+        let rules = policy(json!({"mode": "allowlist", "rules": rules}), json!({"mode": "block"}));
+        let flows = [Flow::tcp(address::PUBLIC_V4, PORT), Flow::tcp(address::PRIVATE_V4, PORT)];
+        outer.probe(&place, &rules, &flows);
+        let session = place.json(["show"]);
+        let (reached, refused) = (rows(&session, "reached"), rows(&session, "refused"));
+        let facts = |row: &Value| ["zone", "by", "rule"].map(|key| row[key].clone());
+        assert_eq!(facts(reached[0]), [json!("public"), json!("zone"), json!(1)], "{session:#}");
+        assert_eq!(facts(refused[0]), [json!("private"), json!("zone"), json!(null)], "{session:#}");
+        for row in [reached[0], refused[0]] {
+            // All of them are spelled alike, so that the order of the letters is that of time.
+            let times = [&session["created_at"], &row["first_at"], &row["last_at"], &session["ended_at"]];
+            let times = times.map(|time| time.as_str().unwrap()[..19].to_owned());
+            assert!(times.is_sorted(), "{session:#}");
+        }
+        let shown = place.landbox(["show"]).output().ok().text();
+        for (key, address) in [("reached", address::PUBLIC_V4), ("refused", address::PRIVATE_V4)] {
+            let lines: Vec<&str> = shown.lines().filter(|line| line.trim_start().starts_with(key)).collect();
+            assert!(lines.iter().any(|line| line.contains("1 in all")), "{shown}");
+            assert!(lines.iter().any(|line| line.contains(&format!("1 × {address} tcp {PORT} ("))), "{shown}");
+        }
+    }
+
+    [user_kernel, root_kernel]
     fn what_is_sent_as_if_it_were_an_answer_is_counted(world) {
         let outer = Outer::new();
         let mut listeners = outer.listen(&[PORT]);
