@@ -186,6 +186,12 @@ mod tests {
             (Base::Unknown, Some(file(0o644, b"a")), ChangeKind::Modified),
             (Base::Unknown, Some(Node::Dir { mode: 0o700 }), ChangeKind::Mode),
             (Base::Unknown, None, ChangeKind::Deleted),
+            // A chmod of what the owner can't read: nobody can say that the content is the same.
+            (
+                known(Node::Unreadable { kind: EntryType::File, mode: 0 }),
+                Some(file(0o644, b"a")),
+                ChangeKind::Modified,
+            ),
         ];
         for (old, new, expected) in rows {
             assert_eq!(kind(&old, new.as_ref()), expected, "{old:?} {new:?}");

@@ -157,3 +157,15 @@ fn silence_disorder_and_missing_descriptors_are_refused() {
     });
     assert!(matches!(few, Err(Refusal::Other(_))));
 }
+
+#[test]
+fn a_state_folder_that_fuse_overlayfs_does_not_find_is_told_from_other_faults() {
+    let hint = |detail: &str| {
+        let detail = detail.to_owned();
+        let failure = event::Failure { stage: Stage::Layer, errno: 0, path: Vec::new(), detail };
+        explain(&failure).hints.concat()
+    };
+    let unplaced = "fuse-overlayfs: cannot retrieve path for /proc/self/fd/516: No such file";
+    assert!(hint(unplaced).contains("LANDBOX_STATE_DIR"));
+    assert!(!hint("fuse-overlayfs: cannot mount").contains("LANDBOX_STATE_DIR"));
+}
