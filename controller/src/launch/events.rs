@@ -123,7 +123,7 @@ impl AsFd for EventSocket {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use landbox_shared::event::Status;
+    use landbox_shared::limits::PACKET_BYTES;
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
     fn pair() -> (EventSocket, OwnedFd) {
@@ -150,17 +150,17 @@ mod tests {
     fn an_event_is_whole_only_when_its_last_packet_came() {
         let (mut ours, theirs) = pair();
         assert!(matches!(ours.receive().unwrap(), Received::Pending));
-        let packets = wire::event_packets(&Event::Exited(Status::Code(7))).unwrap();
-        let mut first = packets[0].clone();
-        let second = [&[1], &first[2..]].concat();
-        first.truncate(2);
-        first[0] = 0;
-        net::send(&theirs, &first, SendFlags::empty()).unwrap();
-        assert!(matches!(ours.receive().unwrap(), Received::Pending));
-        net::send(&theirs, &second, SendFlags::empty()).unwrap();
-        let Received::Event(Event::Exited(Status::Code(7)), _) = ours.receive().unwrap() else {
-            panic!("no event");
-        };
+        let long = Event::BoundaryLost { path: vec![b'x'; PACKET_BYTES] };
+        let packets = wire::event_packets(&long).unwrap();
+        let (last, others) = packets.split_last().unwrap();
+        assert!(!others.is_empty());
+        for packet in others {
+            net::send(&theirs, packet, SendFlags::empty()).unwrap();
+            assert!(matches!(ours.receive().unwrap(), Received::Pending));
+        }
+        net::send(&theirs, last, SendFlags::empty()).unwrap();
+        let Received::Event(event, _) = ours.receive().unwrap() else { panic!("no event") };
+        assert_eq!(event, long);
         drop(theirs);
         assert!(matches!(next(&mut ours), Received::Closed));
     }
