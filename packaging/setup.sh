@@ -20,8 +20,10 @@ need_packages() {
     [ "$(dpkg-query -W -f '${db:Status-Status}' "$name" 2>/dev/null)" = installed ] || missing+=("$name")
   done
   [ ${#missing[@]} -eq 0 ] && return
-  # A machine that was just made has no lists; a stale list names versions that are gone.
-  as_root "sudo apt-get install -y ${missing[*]}" install -y --no-install-recommends "${missing[@]}" ||
+  # A machine that was just made has no lists; a stale list names versions that are gone. Who has to type it types it once:
+  # what Rust needs is in it.
+  find_cargo || [ "$(id -u)" -eq 0 ] || missing+=(rustc-web cargo-web)
+  as_root "sudo apt-get update && sudo apt-get install -y ${missing[*]}" install -y --no-install-recommends "${missing[@]}" ||
     newest_packages "${missing[@]}"
 }
 
@@ -50,13 +52,17 @@ as_root() {
 
 # need_cargo: makes `cargo` a toolchain that is new enough: the one on PATH, rustup's, or Debian's rustc-web.
 need_cargo() {
-  cargo_is_new_enough && return
-  [ -x "${CARGO_HOME:-$HOME/.cargo}/bin/cargo" ] && PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
-  cargo_is_new_enough && return
+  find_cargo && return
   need_packages rustc-web cargo-web
   # Security updates bring the new ones: a list from before them knows only the first.
   cargo_is_new_enough || newest_packages rustc-web cargo-web
   cargo_is_new_enough || die "Rust 1.91 or newer is needed; found: $(rustc --version 2>&1)"
+}
+
+find_cargo() {
+  cargo_is_new_enough && return
+  [ -x "${CARGO_HOME:-$HOME/.cargo}/bin/cargo" ] && PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
+  cargo_is_new_enough
 }
 
 cargo_is_new_enough() {
