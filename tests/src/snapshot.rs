@@ -102,6 +102,8 @@ fn describe(path: &Path, meta: &fs::Metadata, depth: Depth) -> String {
     } else {
         String::new()
     };
+    // An overlay numbers its folders anew when it has forgotten them; another folder shows by the time of the one above.
+    let inode = if kind.is_dir() && depth != Depth::Content { 0 } else { meta.ino() };
     format!(
         "{:o} {}:{} size {} links {} inode {} modified {}.{:09} changed {}.{:09} {} {}",
         meta.mode(),
@@ -109,7 +111,7 @@ fn describe(path: &Path, meta: &fs::Metadata, depth: Depth) -> String {
         meta.gid(),
         meta.size(),
         meta.nlink(),
-        meta.ino(),
+        inode,
         meta.mtime(),
         meta.mtime_nsec(),
         meta.ctime(),
