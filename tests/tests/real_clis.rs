@@ -90,3 +90,21 @@ macro_rules! stories {
 }
 
 stories!(codex, claude, opencode, gemini);
+
+// What a CLI does to the overlay differs little from one user to the other: one of them stands for all.
+worlds! {
+    [root_fuse]
+    fn claude_takes_a_turn_resumes_and_lands(world) {
+        whole_story(world, "claude", false);
+    }
+
+    [user_fuse, root_fuse]
+    fn codex_takes_a_turn_on_a_terminal_resumes_and_lands(world) {
+        whole_story(world, "codex", true);
+    }
+
+    [user_fuse]
+    fn opencode_takes_a_turn_on_a_terminal_resumes_and_lands(world) {
+        whole_story(world, "opencode", true);
+    }
+}
