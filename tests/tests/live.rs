@@ -237,3 +237,42 @@ worlds! {
         }
     }
 }
+
+worlds! {
+    [user_kernel, user_fuse, root_kernel, root_fuse]
+    fn what_landed_while_the_session_ran_stays_when_more_lands_after_its_end(world) {
+        for (second, left) in [
+            ("echo 2 > d/x", "2\n"),
+            ("rm d/x; echo 2 > d/y", "2\n"),
+            ("rm -r d; mkdir d; echo 2 > d/y", "2\n"),
+            ("echo 2 > d/z; echo 3 > other", "1\n2\n"),
+        ] {
+            let place = Place::new(world);
+            let mut shell = Shell::start(&place, "mkdir d; echo 1 > d/x");
+            place.landbox(["land", "s", "--apply", "--yes"]).output().ok();
+            shell.run(1, second);
+            shell.end();
+            place.landbox(["land", "s", "--apply", "--yes"]).output().ok();
+            assert_eq!(place.changes(), [], "{second}");
+            place.landbox(["land", "s", "--apply", "--yes"]).output().expect(4);
+            let there = place.sh("cat d/*").cwd(&place.project).output().ok().text();
+            assert_eq!(there, left, "{second}");
+            let inside = place.landbox(["resume", "s", "--", "sh", "-c", "cat d/*"]).output().ok();
+            assert_eq!(inside.text(), left, "{second}");
+        }
+    }
+
+    [user_kernel, user_fuse, root_kernel, root_fuse]
+    fn a_deletion_that_the_records_alone_know_still_waits_after_something_else_has_landed(world) {
+        let place = Place::new(world);
+        let mut shell = Shell::start(&place, "mkdir d; echo 1 > d/x; echo 1 > d/w");
+        place.landbox(["land", "s", "--apply", "--yes"]).output().ok();
+        shell.run(1, "rm d/x; echo 2 > y");
+        shell.end();
+        place.landbox(["land", "s", "--apply", "--yes", "--", "y"]).output().ok();
+        assert_eq!(place.changes(), [("d/x".into(), "deleted".into())]);
+        place.landbox(["land", "s", "--apply", "--yes"]).output().ok();
+        assert!(!place.project.join("d/x").exists() && place.project.join("d/w").exists());
+        assert_eq!(place.changes(), []);
+    }
+}

@@ -39,7 +39,9 @@ pub(super) fn state_of(dir: &Path, snapshot: &Snapshot) -> State {
     }
     let receipts = dir.ancestors().nth(2).map(|root| root.join("receipts")).unwrap_or_default();
     let prefix = format!("{}-", snapshot.id);
-    let count = numbers(&receipts, &prefix).max().unwrap_or(0);
+    // What landings moved out of the layer lies below their numbers, too.
+    let landed = dir.join("landed");
+    let count = numbers(&receipts, &prefix).chain(numbers(&landed, "")).max().unwrap_or(0);
     State {
         version: MODEL_VERSION,
         state: Phase::Failed,
