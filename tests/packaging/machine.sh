@@ -4,8 +4,10 @@
 make_debian() {
   local base=$1 mirror
   [ -f "$base/etc/debian_version" ] && return
-  mirror=$(apt-get indextargets --format '$(REPO_URI) $(CODENAME)' 'Created-By: Packages' | awk '$2 == "bookworm" { print $1; exit }')
-  [ -n "$mirror" ] || mirror=http://deb.debian.org/debian
+  mirror=$(known_mirror)
+  # No lists were fetched yet: apt names its sources by them.
+  [ -n "$mirror" ] || { as_root "sudo apt-get update" update && mirror=$(known_mirror); }
+  [ -n "$mirror" ] || die "apt has no source of Debian 12 (bookworm): see sources.list(5)"
   say "== making a Debian 12 in $base"
   rm -rf --one-file-system "$base" "$base.new"
   mkdir -p "${base%/*}"
@@ -14,6 +16,11 @@ make_debian() {
   # How this machine reaches its packages, where that is not the ordinary way.
   cp -a /etc/apt/apt.conf.d/. "$base.new/etc/apt/apt.conf.d/"
   mv "$base.new" "$base"
+}
+
+# known_mirror: where this machine's own packages of Debian 12 come from; nothing where apt does not know.
+known_mirror() {
+  apt-get indextargets --format '$(REPO_URI) $(RELEASE)' 'Created-By: Packages' | awk '$2 == "bookworm" { print $1; exit }'
 }
 
 # machine_start ROOT: its first process, in mount and process namespaces of its own. Not a chroot: in one the kernel makes no
