@@ -240,14 +240,8 @@ impl<'a> Landing<'a> {
             view.store.in_layer(plan.landed.keys().chain(bases().map(|(path, _)| path)));
         }
         if !live && !self.past {
-            // From here on what is no change may leave the layer: that something of an earlier landing is missing there
-            // says no more that the session has deleted it. Where it has, the layer must say so itself.
-            for change in
-                self.set.changes.iter().filter(|c| c.new.is_none() && !self.picked.holds(c))
-            {
-                let _ = super::note_deletion(view, &change.path);
-            }
-            view.store.not_in_layer();
+            let waits = |c: &&Change| c.new.is_none() && !self.picked.holds(c);
+            super::let_leave(view, self.set.changes.iter().filter(waits).map(|c| &c.path));
         }
         view.store.copy_to(&self.records)?;
         journal.entry.bytes = plan::displaced(&plan.steps);

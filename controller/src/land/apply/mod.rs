@@ -227,6 +227,16 @@ fn apply_seen(
     landing.end()
 }
 
+/// Before anything that is no change leaves the layer of a stopped session: what landed while it ran need not be there any
+/// more. Of the `waiting` deletions those that the records alone know are marked in the layer, which must say so itself.
+fn let_leave<'a>(view: &mut LayerView, waiting: impl Iterator<Item = &'a RelPath>) {
+    for path in waiting {
+        // Where that fails, the name shows again at the next launch; nothing of the owner's depends on it.
+        let _ = note_deletion(view, path);
+    }
+    view.store.not_in_layer();
+}
+
 /// Marks a path as deleted in the layer, if the records alone say so.
 fn note_deletion(view: &LayerView, path: &RelPath) -> io::Result<()> {
     let held = |path: &RelPath| view.store.kept(path).is_some_and(|record| record.in_layer);
@@ -259,11 +269,9 @@ pub(super) fn prune_equal(state: &StateDir, session: &Session, layer: &LayerPoli
         .filter(|(path, _)| !changed.contains(path))
         .filter_map(|(path, record)| Some((path.clone(), node(&record.base)?)))
         .collect();
-    for change in view.changeset.changes.iter().filter(|c| c.new.is_none()) {
-        // What landed and was deleted while it ran is not always noted by the back end; the next launch must not see it.
-        let _ = note_deletion(&view, &change.path);
-    }
-    view.store.not_in_layer();
+    let deletions = view.changeset.changes.iter().filter(|c| c.new.is_none());
+    let waiting: Vec<RelPath> = deletions.map(|c| c.path.clone()).collect();
+    let_leave(&mut view, waiting.iter());
     let scanned = view.store.scanned;
     view.store.save(scanned)?;
     let path = session.dir.join(EQUAL);
