@@ -602,8 +602,9 @@ class Outer:
         self.bench = bench
 
     def __enter__(self):
-        make = ("ip link set lo up && ip route add local 0.0.0.0/0 dev lo && ip -6 route add local ::/0 dev lo"
-                " && echo made && exec cat")
+        # Thirty thousand connections to one address within a minute: each keeps its port for that long.
+        make = ("echo 1024 65535 >/proc/sys/net/ipv4/ip_local_port_range && ip link set lo up"
+                " && ip route add local 0.0.0.0/0 dev lo && ip -6 route add local ::/0 dev lo && echo made && exec cat")
         self.holder = subprocess.Popen(
             ["unshare", "--user", "--map-current-user", "--keep-caps", "--net", "sh", "-c", make],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -642,13 +643,17 @@ class Outer:
         ready, said = os.pipe()
         link = subprocess.Popen(
             self.enter + ["slirp4netns", "--configure", "--mtu=%d" % mtu, "--ready-fd=%d" % said, str(task.pid), "tap0"],
-            pass_fds=[said], stdout=DEVNULL, stderr=DEVNULL)
+            pass_fds=[said], stdout=DEVNULL, stderr=subprocess.PIPE)
         os.close(said)
-        os.read(ready, 1)
+        # Also readable once the link has gone without being ready: then nothing comes out.
+        if not os.read(ready, 1):
+            link.kill()
+            task.kill()
+            sys.exit("slirp4netns: %s" % link.communicate()[1].decode(errors="replace")[-600:])
         os.close(ready)
         out, _ = task.communicate(b"go\n")
         link.terminate()
-        link.wait()
+        link.communicate()
         if task.returncode:
             sys.exit("%s behind slirp4netns: exit %d" % (argv, task.returncode))
         return float(out)
