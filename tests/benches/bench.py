@@ -37,6 +37,7 @@ class Bench:
         self.io = os.path.join(self.bin, "bench-io")
         self.rounds = args.rounds
         self.files = args.files
+        self.real = args.tree and os.path.abspath(args.tree)
         self.work = os.path.realpath(args.work)
         for folder in (self.bin, self.work):
             if any((folder + "/").startswith(private) for private in ("/tmp/", "/var/tmp/", "/run/")):
@@ -216,8 +217,10 @@ class Bench:
         return statistics.median(int(line) / 1e3 for line in done.stdout.split())
 
     def file_work(self):
-        top = self.tree(self.files)
-        work = {"git status": "git status", "rg -c": "rg -j2 -c -F 'field[77]' . | wc -l",
+        top = self.real or self.tree(self.files)
+        title_of = os.path.basename(top) if self.real else "tree of %d files" % self.files
+        word = "kmem_cache_create" if self.real else "field[77]"
+        work = {"git status": "git status", "rg -c": "rg -j2 -c -F '%s' . | wc -l" % word,
                 "ls -lR": "ls -lR . | wc -l",
                 "10,000 new files": "%s write t.$(date +%%N) 10000 1024" % self.io}
         for title, script in work.items():
@@ -225,7 +228,7 @@ class Bench:
             if title != "10,000 new files":
                 names.append("landbox --overlay fuse")
             inner = 1 if "new" in title else 3
-            self.rows("%s, tree of %d files" % (title, self.files), "native", {
+            self.rows("%s, %s" % (title, title_of), "native", {
                 name: (lambda name=name: self.inside(name, script, top, inner)) for name in names},
                 min(self.rounds, 5))
             for entry in os.listdir(top):
@@ -672,6 +675,7 @@ def main():
     parser.add_argument("--user", type=int, default=None, help="with memory and packaged: run the sessions as this user id")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--files", type=int, default=80000, help="size of the big tree")
+    parser.add_argument("--tree", help="for files: this git repository, not one made for the bench")
     parser.add_argument("--json", help="also write the figures to this file")
     parser.add_argument("groups", nargs="*", choices=[*GROUPS, []], metavar="GROUP")
     args = parser.parse_args()
