@@ -170,6 +170,9 @@ impl Table {
             icmp(ICMPV6, "neighbour_in"),
         ];
         hook("input", 1, 0, true, input);
+        // New network namespaces take forwarding over from the host, where containers' hosts have it on. Nothing is the
+        // session's to forward: what came in by its loopback would leave by the link past the other two.
+        hook("forward", 2, 0, true, Vec::new());
     }
 
     /// What is asked of a packet to an address of one family that doesn't leave by loopback, in this order.

@@ -489,6 +489,22 @@ fn nothing_comes_in_but_answers() {
 }
 
 #[test]
+fn nothing_is_forwarded_in_any_policy() {
+    let mut dice = Dice(3);
+    for _ in 0..20 {
+        let table = compile(&policy(&mut dice));
+        for address in ADDRESSES {
+            for way in ["lo", "tap0"] {
+                let packet = Packet { way, ..Packet::to(address, TCP, 443) };
+                assert!(!World::new(&table).run("forward", &packet).passes, "{address} {way}");
+            }
+        }
+        let hooks: Vec<Hook> = table.chains.iter().filter_map(|chain| chain.hook).collect();
+        assert!(hooks.len() == 3 && hooks.iter().all(|hook| hook.drops));
+    }
+}
+
+#[test]
 fn ranges_join_where_they_touch_and_the_last_one_has_no_end() {
     let nets = |texts: &[&str]| texts.iter().map(|t| t.parse().unwrap()).collect::<Vec<IpNet>>();
     let v4 = ranges(V4, &nets(&["224.0.0.0/3", "10.0.0.0/9", "10.128.0.0/9", "10.1.0.0/16"]));
