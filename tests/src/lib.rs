@@ -10,9 +10,11 @@ pub mod place;
 pub mod probe;
 pub mod procs;
 pub mod run;
+pub mod seat;
 pub mod snapshot;
 pub mod terminal;
 pub mod world;
 
 pub use place::Place;
+pub use seat::Seat;
 pub use world::World;

@@ -40,6 +40,13 @@ impl Proc {
     }
 }
 
+/// The time by the kernel's clock that never jumps: the same for every process.
+pub fn now() -> Duration {
+    let rustix::time::Timespec { tv_sec, tv_nsec } =
+        rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    Duration::new(tv_sec.unsigned_abs(), u32::try_from(tv_nsec).unwrap_or(0))
+}
+
 /// Every process there is.
 pub fn all() -> Vec<Proc> {
     let entries = fs::read_dir("/proc").unwrap().flatten();

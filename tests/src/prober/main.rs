@@ -5,7 +5,8 @@
 //! prober calls                              what the system-call filters say
 //! prober restricted-calls                   the same for the restricted profile
 //! prober net FLOWS.json [MILLISECONDS]      tries each destination, for so long
-//! prober flood FLOWS.json                   sends to every destination until it is ended
+//! prober flood FLOWS.json [FILE]            sends to every destination until it is ended; the file has the time
+//! prober again WORD..                       becomes this program anew, with these words
 //! prober serve PORT..                       listens on every address, and counts
 //! prober without-nf-tables CMD ARG..        becomes the command, on a kernel without them
 //! prober meddle FAULT CMD ARG..             runs the command with a hand in what it says to the packet filter
@@ -22,6 +23,7 @@ mod world;
 
 use landbox_tests::probe::{Attack, Attempt};
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -75,12 +77,17 @@ fn document(args: &[&str]) -> Option<Result<Vec<u8>, serde_json::Error>> {
                 answers.map_err(serde_json::Error::io).and_then(|a| serde_json::to_vec(&a)),
             );
         }
-        ["flood", file] => {
-            let ended = net::read(Path::new(file)).and_then(|flows| net::flood(&flows));
+        ["flood", file, clock @ ..] => {
+            let clock = clock.first().map(Path::new);
+            let ended = net::read(Path::new(file)).and_then(|flows| net::flood(&flows, clock));
             return Some(Err(serde_json::Error::io(match ended {
                 Ok(never) => match never {},
                 Err(error) => error,
             })));
+        }
+        ["again", words @ ..] => {
+            let error = std::process::Command::new("/proc/self/exe").args(words).exec();
+            return Some(Err(serde_json::Error::io(error)));
         }
         ["serve", ports @ ..] => {
             let ports: Option<Vec<u16>> = ports.iter().map(|port| port.parse().ok()).collect();

@@ -2,10 +2,16 @@
 
 use landbox_tests::net::{Flow, Listeners, Outer, PORT, address, policy};
 use landbox_tests::procs::{self, Proc};
-use landbox_tests::run::Live;
-use landbox_tests::{Place, World, world, worlds};
+use landbox_tests::seat::{Said, Seated};
+use landbox_tests::{Place, Seat, seats, world, worlds};
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{sleep, spawn};
+use std::time::Duration;
 
 const ALLOWED: [&str; 2] = [address::PUBLIC_V4, address::PUBLIC_V6];
 /// Refused under a policy that allows what is public: private addresses, and every name of the host's loopback.
@@ -45,11 +51,16 @@ fn only_what_is_allowed(listeners: &mut Listeners) {
 }
 
 /// A session that floods, and its processes once something it may reach was reached.
-fn flooding(outer: &Outer, place: &Place, listeners: &mut Listeners) -> (Live, Vec<Proc>) {
+fn flooding(
+    seat: Seat,
+    outer: &Outer,
+    place: &Place,
+    listeners: &mut Listeners,
+) -> (Seated, Vec<Proc>) {
     let list = place.flows(&everything());
     let prober = world::bin("prober");
-    let command = [prober.as_os_str(), "flood".as_ref(), list.as_os_str()];
-    let mut live = outer.session(place, &public_alone(), command).start();
+    let words = [prober.as_os_str(), "flood".as_ref(), list.as_os_str(), CLOCK.as_ref()];
+    let mut live = seat.start(&mut outer.session(place, &public_alone(), words));
     live.expect("flooding");
     for flow in [Flow::tcp(ALLOWED[0], PORT), Flow::udp(ALLOWED[1], PORT)] {
         listeners.wait_for(&flow);
@@ -58,58 +69,102 @@ fn flooding(outer: &Outer, place: &Place, listeners: &mut Listeners) -> (Live, V
     (live, tree)
 }
 
-/// The processes of the session that are neither the link nor the task, in order of their start.
-fn keepers(tree: &[Proc]) -> Vec<&Proc> {
-    let others = ["prober", "slirp4netns", "fuse-overlayfs"];
-    tree.iter().filter(|p| !others.iter().any(|name| p.name.starts_with(name))).collect()
+/// The file of the project in which the task writes the time.
+const CLOCK: &str = "clock";
+
+/// When the task of the one session of this place was last alive.
+fn last_instant(place: &Place) -> Duration {
+    let layers = place.sessions().into_iter().map(|session| session.join("layers"));
+    let clocks: Vec<PathBuf> = layers
+        .flat_map(|layers| fs::read_dir(layers).unwrap())
+        .map(|layer| layer.unwrap().path().join("upper").join(CLOCK))
+        .filter(|clock| clock.exists())
+        .collect();
+    let [clock] = &clocks[..] else { panic!("not one clock: {clocks:?}") };
+    Duration::from_nanos(fs::read_to_string(clock).unwrap().parse().unwrap())
 }
 
-fn ended_by(world: World, victim: impl Fn(&Live, &[Proc]) -> i32) -> String {
-    let outer = Outer::new();
-    let mut listeners = outer.listen(&[PORT]);
-    let place = Place::new(world);
-    let mut said = String::new();
-    // Where in a round the end falls is chance: some rounds.
-    for _ in 0..4 {
-        let (live, tree) = flooding(&outer, &place, &mut listeners);
-        procs::kill(victim(&live, &tree), Signal::KILL);
-        let out = live.wait();
-        assert!([125, 1009].contains(&out.code()), "{}: {}", out.code(), out.errors());
-        procs::gone(&tree, 10);
-        assert!(procs::mounts_below(place.root()).is_empty());
-        only_what_is_allowed(&mut listeners);
-        said = out.errors();
-    }
-    said
+/// What the end of one of its keepers may leave the task at most.
+const SECOND: Duration = Duration::from_secs(1);
+
+/// For how long, while `what` was done, this machine let a thread wait that had nothing to do but to look at the clock: so
+/// long and longer it lets others wait, too.
+fn stalled_during<T>(what: impl FnOnce() -> T) -> (T, Duration) {
+    let over = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&over);
+    let watch = spawn(move || {
+        let (mut stalled, mut before) = (Duration::ZERO, procs::now());
+        while !seen.load(Ordering::SeqCst) {
+            sleep(Duration::from_millis(1));
+            let now = procs::now();
+            stalled += (now - before).saturating_sub(Duration::from_millis(2));
+            before = now;
+        }
+        stalled
+    });
+    let done = what();
+    over.store(true, Ordering::SeqCst);
+    (done, watch.join().unwrap())
+}
+
+/// The processes of the session that are neither the link nor the task nor the command, in order of their start.
+fn keepers(tree: &[Proc]) -> Vec<&Proc> {
+    let others = ["prober", "slirp4netns", "fuse-overlayfs", "landbox"];
+    tree.iter().filter(|p| !others.contains(&&*p.name)).collect()
 }
 
 fn link(tree: &[Proc]) -> i32 {
-    let found = tree.iter().find(|p| p.name.starts_with("slirp4netns"));
+    let found = tree.iter().find(|p| p.name == "slirp4netns");
     found.unwrap_or_else(|| panic!("no link among {tree:#?}")).pid
 }
 
+/// Kills one of those that keep a flooding session, some times: where in a round of the flood it falls is chance. Nothing
+/// that is refused arrives before or after, the task has no instant a second later, and nothing is left.
+fn ended_by(seat: Seat, victim: impl Fn(&Seated, &[Proc]) -> i32) -> Said {
+    let outer = Outer::new();
+    let mut listeners = outer.listen(&[PORT]);
+    let mut last = None;
+    for _ in 0..4 {
+        let place = Place::new(seat.world);
+        let (live, tree) = flooding(seat, &outer, &place, &mut listeners);
+        let victim = victim(&live, &tree);
+        let killed = procs::now();
+        let (said, stalled) = stalled_during(|| {
+            procs::kill(victim, Signal::KILL);
+            let said = live.wait();
+            procs::gone(&tree, 10);
+            said
+        });
+        assert!([125, 1009].contains(&said.code), "{}: {}", said.code, said.errors);
+        let lived = last_instant(&place).saturating_sub(killed);
+        assert!(lived < SECOND + 4 * stalled, "{lived:?} after the kill, {stalled:?} stalled");
+        assert!(procs::mounts_below(place.root()).is_empty());
+        only_what_is_allowed(&mut listeners);
+        last = Some(said);
+    }
+    last.unwrap()
+}
+
+seats! {
+    fn nothing_passes_while_the_link_is_killed_and_the_cause_is_named(seat) {
+        let said = ended_by(seat, |_, tree| link(tree)).expect(125);
+        assert!(said.errors.contains("network forwarder exited"), "{}", said.errors);
+    }
+
+    fn nothing_passes_while_the_monitor_is_killed(seat) {
+        ended_by(seat, |_, tree| keepers(tree)[0].pid).expect(125);
+    }
+
+    fn nothing_passes_while_any_other_keeper_is_killed(seat) {
+        ended_by(seat, |_, tree| keepers(tree).last().unwrap().pid).expect(125);
+    }
+
+    fn nothing_passes_while_the_controller_is_killed(seat) {
+        ended_by(seat, |live, _| live.pid()).expect(1009);
+    }
+}
+
 worlds! {
-    [user_kernel, root_kernel]
-    fn nothing_passes_while_the_link_is_killed_and_the_cause_is_named(world) {
-        let said = ended_by(world, |_, tree| link(tree));
-        assert!(said.contains("network forwarder exited"), "{said}");
-    }
-
-    [user_kernel, root_kernel]
-    fn nothing_passes_while_the_monitor_is_killed(world) {
-        ended_by(world, |_, tree| keepers(tree)[0].pid);
-    }
-
-    [user_kernel]
-    fn nothing_passes_while_any_other_keeper_is_killed(world) {
-        ended_by(world, |_, tree| keepers(tree).last().unwrap().pid);
-    }
-
-    [user_kernel, root_kernel]
-    fn nothing_passes_while_the_controller_is_killed(world) {
-        ended_by(world, |live, _| live.pid());
-    }
-
     [user_kernel, root_kernel]
     fn nothing_passes_at_the_beginning_of_any_of_many_starts(world) {
         let outer = Outer::new();
@@ -134,7 +189,8 @@ worlds! {
         let outer = Outer::new();
         let mut listeners = outer.listen(&[PORT]);
         let place = Place::new(world);
-        let (live, tree) = flooding(&outer, &place, &mut listeners);
+        let seat = Seat { world, terminal: false };
+        let (live, tree) = flooding(seat, &outer, &place, &mut listeners);
         let other = Place::new(world);
         let answers = outer.probe(&other, &public_alone(), &[Flow::tcp(ALLOWED[0], PORT)]);
         assert!(answers[0].reached(), "{answers:?}");

@@ -5,14 +5,15 @@
 //! |---|---|
 //! | the schema: every field, value and line of a wrong policy is named; what normalises, what is refused, what is warned of | the controller's `config::network`, `shared`'s `network::check` and `class` |
 //! | `verdict` is the reference; a compiled table is the policy's, read back whole | `shared`'s `network::verdict` and `network::ruleset`, the helper's `net::tests` |
-//! | zones, modes, unions, mapped addresses, own loopback, with and without a terminal | [`matrix`], [`reports`] |
+//! | zones, modes, unions, mapped addresses, own loopback | [`matrix`], [`reports`] |
+//! | the rows of [`matrix`], names, redirects, proxies and the four deaths: as an ordinary user and as root, between pipes and on a terminal | [`matrix`], [`names`], [`proxies`], [`flood`] |
 //! | the kernel does what `verdict` says | [`evaluator`] (5,120 destinations for each kind of user), [`sizes`] |
 //! | loopback and the link's names by every way out; neighbours | [`special`] |
 //! | the largest policies load, also with a send buffer of 212,992 | [`sizes`], the helper's `net::tests` |
 //! | each step of set-up made to fail: no tunnel device, no packet filter or a part of it missing, a link that is missing, too old, ends, is never ready or lies; rules that never arrive, change before or while they are read back, or are listed in part; a foreign table | [`faults`], the helper's `net::tests` |
-//! | link, monitor, init or controller dies under a flood: nothing passes, the task ends, the cause is named | [`flood`] |
+//! | link, monitor, init or controller dies under a flood: nothing passes, the task's last instant is within a second, the cause is named | [`flood`] |
 //! | the restricted filter, line by line, and what still works under it | [`confined`], `seccomp_calls.rs` |
-//! | name servers are the policy's alone, whatever the host's list is; no look-up waits; proxies by name | [`names`], the controller's `policy::network` |
+//! | name servers are the policy's alone, whatever the host's list is; no look-up waits; proxies by name | [`names`], [`proxies`], the controller's `policy::network` |
 //! | what was reached and refused, exact totals, bounds, the line on the card, `suggest`, `explain`, `check` | [`egress`], `network_commands.rs`, the controller's `session::{egress, traffic}` and `policy::suggest` |
 //! | what can't be had with a policy is refused by name; a policy wins over the switch; resuming keeps it | `network_commands.rs`, [`reports`] |
 //! | the four CLIs take a turn with the model's address alone | [`clis`] |
@@ -34,6 +35,7 @@ mod inward;
 mod matrix;
 mod names;
 mod policies;
+mod proxies;
 mod reports;
 mod sizes;
 mod special;

@@ -1,7 +1,8 @@
-//! Name servers, redirects and proxies: whatever names say, the address decides.
+//! Name servers: the policy's are the only ones, whatever the host has, and what they answer opens nothing.
 
-use landbox_tests::net::{Outer, address, closed, open, policy};
-use landbox_tests::{Place, worlds};
+use crate::proxies::{FETCH, public_alone, with};
+use landbox_tests::net::{Outer, closed};
+use landbox_tests::{Place, seats};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
 use std::fs;
@@ -9,74 +10,12 @@ use std::fs;
 /// Where a name server of the policy listens.
 const SERVER: &str = "10.99.0.53";
 
-fn with(mut rules: Value, key: &str, value: Value) -> Value {
-    rules[key] = value;
-    rules
-}
-
 fn with_dns(rules: Value, servers: &[&str]) -> Value {
     with(rules, "dnsServers", json!(servers))
 }
 
-fn public_alone() -> Value {
-    policy(json!({"mode": "allow"}), json!({"mode": "block"}))
-}
-
-/// Fetches each URL with Python's client, and prints what came, or the kind of failure.
-const FETCH: &str = "
-import sys, urllib.request
-for url in sys.argv[1:]:
-    data = b'body' if url.startswith('POST ') else None
-    try:
-        print(urllib.request.urlopen(url.removeprefix('POST '), data, timeout=20).read().decode().strip())
-    except Exception as e:
-        print('failed', getattr(e, 'code', None) or getattr(e, 'reason', e))
-";
-
-worlds! {
-    [user_kernel, root_kernel]
-    fn the_list_of_name_servers_is_the_policys_alone(world) {
-        let outer = Outer::new();
-        let place = Place::new(world);
-        for servers in [&[] as &[&str], &[SERVER], &["10.99.0.53", "2606:4700::53"]] {
-            let rules = with_dns(closed(), servers);
-            let out = outer.session(&place, &rules, ["cat", "/etc/resolv.conf"]).output().ok();
-            let listed: Vec<String> = out
-                .text()
-                .lines()
-                .filter_map(|line| Some(line.strip_prefix("nameserver ")?.trim().to_owned()))
-                .collect();
-            let addresses = |texts: &[String]| -> Vec<std::net::IpAddr> {
-                texts.iter().map(|text| text.parse().unwrap()).collect()
-            };
-            let wanted: Vec<String> = servers.iter().map(|s| (*s).to_owned()).collect();
-            assert_eq!(addresses(&listed), addresses(&wanted), "{}", out.text());
-        }
-    }
-
-    [user_kernel, root_kernel]
-    fn without_a_name_server_a_look_up_fails_at_once_and_asks_nobody(world) {
-        let outer = Outer::new();
-        let mut listeners = outer.listen(&[53, 853]);
-        let place = Place::new(world);
-        // A limit far above a refusal and far below a resolver's patience.
-        let out = outer
-            .session(&place, &closed(), ["timeout", "4", "getent", "hosts", "secret.example"])
-            .output()
-            .expect(2);
-        assert_eq!(out.text(), "");
-        assert!(listeners.counts().is_empty(), "{:?}", listeners.counts());
-    }
-
-    [user_kernel, root_kernel]
-    fn a_named_server_answers_by_both_protocols_and_no_other_does(world) {
-        let outer = Outer::new();
-        let services = outer.services(&Place::new(world), &[]);
-        drop(services);
-        let place = Place::new(world);
-        let services = outer.services(&place, &["dns:10.99.0.53:53=93.184.216.34"]);
-        let mut others = outer.listen(&[853]);
-        let script = "
+/// Asks two addresses, and two others on the way, by both protocols.
+const ASK: &str = "
 import socket, struct, sys
 q = b'\\0\\7\\1\\0\\0\\1\\0\\0\\0\\0\\0\\0\\4name\\7example\\0\\0\\1\\0\\1'
 def ask(kind, to, port):
@@ -91,19 +30,58 @@ def ask(kind, to, port):
 for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
     for to, port in (('10.99.0.53', 53), ('10.99.0.54', 53), ('10.99.0.53', 853), ('8.8.8.8', 53)):
         print(ask(kind, to, port))";
+
+seats! {
+    fn the_list_of_name_servers_is_the_policys_alone(seat) {
+        let before = fs::read("/etc/resolv.conf").ok();
+        let outer = Outer::new();
+        let place = Place::new(seat.world);
+        for servers in [&[] as &[&str], &[SERVER], &["10.99.0.53", "2606:4700::53"]] {
+            let rules = with_dns(closed(), servers);
+            let said = seat.output(&mut outer.session(&place, &rules, ["cat", "/etc/resolv.conf"]));
+            let said = said.expect(0);
+            let listed: Vec<String> = said
+                .text
+                .lines()
+                .filter_map(|line| Some(line.strip_prefix("nameserver ")?.trim().to_owned()))
+                .collect();
+            let addresses = |texts: &[String]| -> Vec<std::net::IpAddr> {
+                texts.iter().map(|text| text.parse().unwrap()).collect()
+            };
+            let wanted: Vec<String> = servers.iter().map(|s| (*s).to_owned()).collect();
+            assert_eq!(addresses(&listed), addresses(&wanted), "{}", said.text);
+        }
+        assert_eq!(fs::read("/etc/resolv.conf").ok(), before, "the host's own list is untouched");
+    }
+
+    fn without_a_name_server_a_look_up_fails_at_once_and_asks_nobody(seat) {
+        let outer = Outer::new();
+        let mut listeners = outer.listen(&[53, 853]);
+        let place = Place::new(seat.world);
+        // A limit far above a refusal and far below a resolver's patience.
+        let words = ["timeout", "--foreground", "4", "getent", "hosts", "secret.example"];
+        let said = seat.output(&mut outer.session(&place, &closed(), words)).expect(2);
+        assert!(!said.text.contains("secret.example"), "{}", said.text);
+        assert!(listeners.counts().is_empty(), "{:?}", listeners.counts());
+    }
+
+    fn a_named_server_answers_by_both_protocols_and_no_other_does(seat) {
+        let outer = Outer::new();
+        let place = Place::new(seat.world);
+        let services = outer.services(&place, &["dns:10.99.0.53:53=93.184.216.34"]);
+        let mut others = outer.listen(&[853]);
         let rules = with_dns(closed(), &[SERVER]);
-        let out = outer.session(&place, &rules, ["python3", "-c", script]).output().ok();
-        let lines: Vec<String> = out.text().lines().map(str::to_owned).collect();
+        let said = seat.output(&mut outer.session(&place, &rules, ["python3", "-c", ASK]));
+        let lines: Vec<String> = said.expect(0).text.lines().map(str::to_owned).collect();
         let works: Vec<bool> = lines.iter().map(|line| line == "True").collect();
         assert_eq!(works, [true, false, false, false, true, false, false, false], "{lines:?}");
         assert_eq!(services.asked_of("dns").len(), 2);
         assert!(others.counts().is_empty());
     }
 
-    [user_kernel, root_kernel]
-    fn an_answer_that_changes_from_public_to_private_opens_nothing(world) {
+    fn an_answer_that_changes_from_public_to_private_opens_nothing(seat) {
         let outer = Outer::new();
-        let place = Place::new(world);
+        let place = Place::new(seat.world);
         let services = outer.services(
             &place,
             &[
@@ -115,117 +93,13 @@ for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
         let url = "http://changing.example:8080/";
         let rules = with_dns(public_alone(), &[SERVER]);
         let command = ["python3", "-c", FETCH, url, url];
-        let out = outer.session(&place, &rules, command).output().ok();
-        let text = out.text();
-        let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[0], "hello from 93.184.216.34", "{text}");
-        assert!(lines[1].contains("refused"), "{text}");
+        let said = seat.output(&mut outer.session(&place, &rules, command)).expect(0);
+        let lines: Vec<&str> = said.text.lines().collect();
+        assert_eq!(lines[0], "hello from 93.184.216.34", "{}", said.text);
+        assert!(lines[1].contains("refused"), "{}", said.text);
         assert_eq!(services.asked_of("http").len(), 1);
         let questions = services.asked_of("dns");
         assert_eq!(questions.iter().filter(|line| line.ends_with(" 1")).count(), 2, "{questions:?}");
-    }
-
-    [user_kernel, root_kernel]
-    fn a_redirect_to_a_private_address_is_not_followed_by_the_kernel(world) {
-        let outer = Outer::new();
-        let place = Place::new(world);
-        let services = outer.services(
-            &place,
-            &["redirect:93.184.216.34:8080=http://10.77.0.1:8080/", "http:10.77.0.1:8080"],
-        );
-        let script = "
-import http.client, urllib.parse
-first = http.client.HTTPConnection('93.184.216.34', 8080, timeout=20)
-first.request('POST', '/', b'body'); reply = first.getresponse(); print(reply.status)
-to = urllib.parse.urlsplit(reply.headers['Location'])
-try:
-    second = http.client.HTTPConnection(to.hostname, to.port, timeout=20); second.request('POST', '/', b'body')
-    print('reached')
-except OSError as e:
-    print(e.strerror)";
-        let out = outer.session(&place, &public_alone(), ["python3", "-c", script]).output().ok();
-        assert_eq!(out.text(), "307\nConnection refused\n");
-        assert_eq!(services.asked(), ["redirect POST /"]);
-    }
-
-    [user_kernel, root_kernel]
-    fn an_inherited_proxy_variable_is_refused_by_name_under_reject(world) {
-        let outer = Outer::new();
-        let place = Place::new(world);
-        let rules = with(open(), "proxyMode", json!("reject"));
-        for name in ["HTTPS_PROXY", "https_proxy", "all_proxy"] {
-            let out = outer
-                .session(&place, &rules, ["echo", "ran"])
-                .env(name, "http://10.77.0.1:18090")
-                .output()
-                .expect(125);
-            assert!(out.errors().contains(name), "{}", out.errors());
-            assert!(out.errors().contains("proxy"), "{}", out.errors());
-            assert_eq!(out.text(), "");
-        }
-        assert!(place.sessions().is_empty());
-    }
-
-    [user_kernel]
-    fn without_a_proxy_mode_proxies_are_refused_unless_both_zones_allow(world) {
-        let outer = Outer::new();
-        let place = Place::new(world);
-        let run = |rules: &Value, name: &str| {
-            outer
-                .session(&place, rules, ["printenv", name])
-                .env(name, "http://10.77.0.1:18090")
-                .output()
-        };
-        assert_eq!(run(&open(), "HTTP_PROXY").ok().text(), "http://10.77.0.1:18090\n");
-        run(&public_alone(), "HTTP_PROXY").expect(125);
-        // What names no proxy is no proxy.
-        assert_eq!(run(&public_alone(), "NO_PROXY").ok().text(), "http://10.77.0.1:18090\n");
-    }
-
-    [user_kernel, root_kernel]
-    fn an_approved_proxy_is_the_way_out_and_direct_connections_stay_closed(world) {
-        let outer = Outer::new();
-        let place = Place::new(world);
-        let services = outer
-            .services(&place, &["proxy:93.184.216.34:18090", "http:10.77.0.1:8080"]);
-        let proxy = "http://93.184.216.34:18090";
-        let rule = json!({"cidr": "93.184.216.34/32", "protocol": "tcp", "ports": [18090]});
-        let public = json!({"mode": "allowlist", "rules": [rule]});
-        let approved = with(
-            policy(public, json!({"mode": "block"})),
-            "proxyMode",
-            json!("trusted-egress"),
-        );
-        let script =
-            "printenv http_proxy; python3 -c \"$0\" http://10.77.0.1:8080/; \
-             unset http_proxy; python3 -c \"$0\" http://10.77.0.1:8080/";
-        let run = |rules: &Value| {
-            let out = outer
-                .session(&place, rules, ["sh", "-c", script, FETCH])
-                .env("http_proxy", proxy)
-                .output()
-                .ok();
-            out.text().lines().map(str::to_owned).collect::<Vec<_>>()
-        };
-        let lines = run(&approved);
-        assert_eq!(lines[..2], [proxy, "hello from 10.77.0.1"], "{lines:?}");
-        assert!(lines[2].contains("refused"), "{lines:?}");
-        assert_eq!(services.asked_of("proxy").len(), 1);
-        // Without the zone's permission the proxy is an address like any other.
-        let blocked = with(closed(), "proxyMode", json!("trusted-egress"));
-        let lines = run(&blocked);
-        assert!(lines[1].contains("refused") && lines[2].contains("refused"), "{lines:?}");
-        assert_eq!(services.asked_of("proxy").len(), 1);
-    }
-
-    [user_kernel]
-    fn the_hosts_own_list_of_name_servers_is_untouched(world) {
-        let before = fs::read("/etc/resolv.conf").ok();
-        let outer = Outer::new();
-        let place = Place::new(world);
-        let rules = with_dns(open(), &[address::PUBLIC_V4]);
-        outer.session(&place, &rules, ["true"]).output().ok();
-        assert_eq!(fs::read("/etc/resolv.conf").ok(), before);
     }
 }
 

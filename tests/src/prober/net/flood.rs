@@ -3,14 +3,22 @@
 use super::{option, socket, target};
 use landbox_tests::net::{Flow, Transport};
 use std::convert::Infallible;
+use std::fs::File;
 use std::io::{self, Write};
 use std::net::{TcpStream, UdpSocket};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::Duration;
 
 /// How many connections are under way at once for each flow; older ones are dropped.
 const UNDER_WAY: usize = 4;
 
 /// Says so after the first round, then goes on until it is ended. Errors mean nothing: the next packet may pass.
-pub(crate) fn flood(flows: &[Flow]) -> io::Result<Infallible> {
+pub(crate) fn flood(flows: &[Flow], clock: Option<&Path>) -> io::Result<Infallible> {
+    if let Some(path) = clock {
+        let file = File::create(path)?;
+        std::thread::spawn(move || show_the_time(&file));
+    }
     let mut datagrams: Vec<(Flow, Option<UdpSocket>)> = Vec::new();
     let mut streams: Vec<(Flow, Vec<TcpStream>)> = Vec::new();
     for flow in flows {
@@ -38,6 +46,17 @@ pub(crate) fn flood(flows: &[Flow]) -> io::Result<Infallible> {
             out.write_all(b"flooding\n")?;
             out.flush()?;
         }
+    }
+}
+
+/// Writes the time into the file again and again: it stays what this program's last instant was.
+fn show_the_time(file: &File) {
+    loop {
+        let now = landbox_tests::procs::now().as_nanos().to_string();
+        if file.write_all_at(now.as_bytes(), 0).is_err() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
