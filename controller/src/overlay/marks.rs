@@ -4,7 +4,7 @@
 //! kernel's overlay, and can set `user.overlay.opaque` through fuse-overlayfs: each is plain content there.
 
 use landbox_shared::policy::Backend;
-use rustix::fs::fgetxattr;
+use rustix::fs::{FileType, Mode, OFlags, XattrFlags, fgetxattr, fsetxattr, mknodat, openat};
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::AsFd;
@@ -102,6 +102,25 @@ pub fn may_be_copied(backend: Backend, path: &[u8], fd: impl AsFd) -> io::Result
             }
         }
     }
+}
+
+/// Makes an open folder of a layer hide the real one.
+pub fn make_opaque(backend: Backend, dir: impl AsFd) -> io::Result<()> {
+    match backend {
+        Backend::Kernel => {
+            fsetxattr(dir, c"user.overlay.opaque", b"y", XattrFlags::empty())?;
+        }
+        Backend::Fuse => {
+            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            openat(dir, c".wh..wh..opq", flags, Mode::from_raw_mode(0o700))?;
+        }
+    }
+    Ok(())
+}
+
+/// Marks a name at which the layer has nothing as deleted. Either back end takes this mark for one.
+pub fn make_whiteout(place: impl AsFd, name: &[u8]) -> io::Result<()> {
+    Ok(mknodat(place, name, FileType::CharacterDevice, Mode::empty(), 0)?)
 }
 
 /// An attribute's value, cut off at 64 bytes: the ones that are compared are one byte long.

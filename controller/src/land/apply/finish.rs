@@ -4,7 +4,7 @@
 use super::entry::{Entry, Standing};
 use super::journal::{Journal, Work};
 use super::plan::{Action, Step};
-use super::{parts, try_stop};
+use super::{back, parts, try_stop};
 use crate::error::{Context, Result};
 use crate::land::base::Store;
 use crate::land::kind::EntryType;
@@ -130,10 +130,19 @@ fn give_back(journal: &Journal, state: &StateDir, session: &Session) -> Result<b
     let parts = parts::parts_of(&state.sessions_dir(), &entry.session, entry.number);
     let project = Tree::open(entry.project.as_path())
         .context(|| format!("can't open the project {}", entry.project))?;
-    parts::put_back(&parts, &upper, layer.backend, &project)
-        .context(|| format!("can't put what had landed back into {}", show(&path)))?;
+    let what = || format!("can't put what had landed back into {}", show(&path));
+    back::put_back(&parts, &upper, layer.backend, &project).context(what)?;
     let paths = entry.detail(state)?.rebased;
     let mut store = Store::open(&session.dir, &layer.id)?;
+    // What the session does not see now it is not to see again: what it had deleted, or deletes by the records alone.
+    let unseen = |step: &&Step| match &step.action {
+        Action::Put { .. } => true,
+        Action::Swap { .. } => store.is_in_layer(&step.path),
+        Action::Take { .. } | Action::Mode { .. } => false,
+    };
+    let unseen: BTreeSet<&RelPath> =
+        journal.steps.iter().filter(unseen).map(|step| &step.path).collect();
+    back::hide(unseen.into_iter(), &upper, layer.backend, &project).context(what)?;
     store.restore(&parts::records_of(&parts), &paths, &project)?;
     drop(store);
     let view = LayerView::read(session, &layer, false)?;

@@ -8,6 +8,7 @@
 //! 5. The new base records take their place: from here on the landing has happened.
 //! 6. Entry and receipt count from now on. What has landed leaves the layer; what was displaced stays in the stage.
 
+pub(super) mod back;
 pub(super) mod commit;
 pub(super) mod entry;
 #[cfg(test)]
@@ -38,6 +39,7 @@ use super::live::Sight;
 use super::select::Selection;
 use super::tree::Tree;
 use crate::error::{Context, Failure, Kind, Result};
+use crate::overlay::marks;
 use crate::overlay::remove::remove_tree;
 use crate::seal::Key;
 use crate::session::store::{Attendance, Session, SessionLock, StateDir, show};
@@ -48,7 +50,6 @@ use landbox_shared::id::SessionId;
 use landbox_shared::path::{AbsPath, RelPath};
 use landbox_shared::policy::LayerPolicy;
 use landing::{Landing, Site};
-use rustix::fs;
 use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::path::PathBuf;
@@ -246,8 +247,7 @@ fn note_deletion(view: &LayerView, path: &RelPath) -> io::Result<()> {
         return Ok(());
     };
     let place = view.upper.place(top.parent().as_ref())?;
-    let (kind, mode) = (fs::FileType::CharacterDevice, fs::Mode::empty());
-    Ok(fs::mknodat(&place, top.file_name(), kind, mode, 0)?)
+    marks::make_whiteout(&place, top.file_name())
 }
 
 /// Removes from a stopped session's layer what is no change, so that the session sees the real thing from now on.

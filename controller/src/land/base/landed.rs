@@ -108,6 +108,11 @@ impl Store {
         }
     }
 
+    /// Whether the layer holds a path that has landed, or the session has deleted it.
+    pub(crate) fn is_in_layer(&self, path: &RelPath) -> bool {
+        self.known.get(path).or_else(|| self.kept.get(path)).is_some_and(|record| record.in_layer)
+    }
+
     /// Forgets that: what is no change leaves the layer.
     pub(crate) fn not_in_layer(&mut self) {
         for record in self.kept.values_mut().filter(|record| record.in_layer) {

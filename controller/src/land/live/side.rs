@@ -7,7 +7,7 @@ use crate::land::tree::{self, Meta, Tree};
 use crate::overlay::marks::{self, Mark};
 use landbox_shared::path::RelPath;
 use landbox_shared::policy::Backend;
-use rustix::fs::{self, AtFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, XattrFlags};
+use rustix::fs::{self, AtFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -182,15 +182,7 @@ impl Side<'_> {
         fs::mkdirat(place, &name, mode)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let dir = fs::openat(place, &name, flags, Mode::empty())?;
-        match backend {
-            Backend::Kernel => {
-                fs::fsetxattr(&dir, c"user.overlay.opaque", b"y", XattrFlags::empty())?;
-            }
-            Backend::Fuse => {
-                let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-                fs::openat(&dir, c".wh..wh..opq", flags, mode)?;
-            }
-        }
+        marks::make_opaque(backend, &dir)?;
         // A rename can't put a folder over the mark of a deleted name.
         if tree::meta_at(place, path.file_name())?.is_some_and(|meta| is_whiteout(&meta)) {
             fs::unlinkat(place, path.file_name(), AtFlags::empty())?;

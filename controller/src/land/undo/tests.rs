@@ -1,6 +1,6 @@
 use super::*;
 use crate::land::apply::tests::{BASE, Dice, TASK, apply_these, land, quietly};
-use crate::land::apply::{parts, recover};
+use crate::land::apply::{back, parts, recover};
 use crate::land::select::{Selection, Wanted};
 use crate::land::testing::{Fixture, WORLDS, World, sh};
 use std::collections::BTreeMap;
@@ -372,7 +372,7 @@ fn what_a_landing_cut_short_left_in_the_layer_comes_back_with_its_undo_although_
         let layer = crate::land::layer::project_of(&session).unwrap();
         let upper = Tree::open(&session.upper(&layer.id)).unwrap();
         let parts = parts::parts_of(&fixture.state.sessions_dir(), &fixture.id, 1);
-        parts::put_back(&parts, &upper, layer.backend, &Tree::open(&fixture.project).unwrap())
+        back::put_back(&parts, &upper, layer.backend, &Tree::open(&fixture.project).unwrap())
             .unwrap();
         crate::land::forget_landed(&fixture.state, &session);
         fixture.give_back();
@@ -409,5 +409,81 @@ fn a_folder_that_left_the_layer_as_one_comes_back_into_the_one_that_the_session_
         let seen = fixture.run("cat d/sub/x d/sub/z d/k d/new o/p/q > all; ls d/sub > names");
         assert!(!seen.iter().any(|line| line.starts_with("d/sub/y ")), "{world:?}: {seen:?}");
         fixture.run("test \"$(cat all)\" = \"$(printf '2\\n3\\n4\\nn\\no')\" && test \"$(cat names)\" = \"$(printf 'x\\nz')\"");
+    }
+}
+
+/// Lands while the session counts as running.
+fn land_live(fixture: &Fixture) {
+    let session = fixture.session();
+    let running = session.attend().unwrap().unwrap();
+    land(fixture).unwrap();
+    drop(running);
+    fixture.give_back();
+}
+
+#[test]
+fn what_was_deleted_made_again_and_removed_stays_deleted_when_its_landing_is_undone() {
+    for world in worlds() {
+        for (later, added) in [
+            ("mkdir d; rmdir d; echo t > f; rm f; echo t > e/f; rm e/f", None),
+            (
+                "mkdir d; rmdir d; mkdir d; echo n > d/n; echo t > e/f; rm -r e; mkdir e",
+                Some("d/n"),
+            ),
+        ] {
+            let base = "mkdir -p d/sub e; echo 1 > d/x; echo 2 > d/sub/y; echo f > f; echo f > e/f; echo k > e/k";
+            let fixture = Fixture::new(world, base);
+            fixture.run("rm -r d; rm f e/f e/k; echo 2 > e/k");
+            let (before, lines) = (fixture.real(), fixture.lines());
+            land_live(&fixture);
+            let seen = fixture.run(later);
+            let undone = undo_last(&fixture).unwrap();
+            assert_eq!(fixture.real(), before, "{world:?}");
+            let found = fixture.lines();
+            let is = |line: &&String| line.contains("deleted");
+            assert!(
+                lines.iter().filter(is).all(|line| found.contains(line)),
+                "{world:?}: {found:#?}"
+            );
+            if let Some(path) = added {
+                assert!(found.iter().any(|line| line.ends_with(path)), "{world:?}: {found:#?}");
+            }
+            assert!(undone.pending, "{world:?}: {undone:?}");
+            assert_eq!(fixture.run("true"), seen, "{world:?}");
+        }
+    }
+}
+
+#[test]
+fn a_replaced_folder_comes_back_around_what_the_session_has_made_in_it_since() {
+    for world in worlds() {
+        let base =
+            "mkdir -p d/sub; for f in d/sub/x d/sub/y d/k d/old d/same; do echo 1 > $f; done";
+        let fixture = Fixture::new(world, base);
+        let replace = "rm -r d; mkdir -p d/sub d/more; echo 1 > d/same; for f in d/sub/x d/k d/new d/gone d/more/m; do echo 2 > $f; done";
+        fixture.run(replace);
+        let lines = fixture.lines();
+        land(&fixture).unwrap();
+        let parts = parts::parts_of(&fixture.state.sessions_dir(), &fixture.id, 1);
+        let left = std::fs::read(parts.join("names")).unwrap();
+        assert_eq!(String::from_utf8(left).unwrap(), "d\0", "{world:?}");
+        fixture.give_back();
+        let seen = fixture.run(
+            "echo 3 > d/sub/z; echo 3 > d/k; rm d/gone; mkdir -p d/deep/er; echo 3 > d/deep/er/f",
+        );
+        undo_last(&fixture).unwrap();
+        let mut expected: Vec<String> =
+            lines.into_iter().filter(|line| !line.ends_with(" d/gone")).collect();
+        expected.extend(
+            ["d/sub/z", "d/deep/er/f"].map(|path| format!("added -:- -> file:0644 {path}")),
+        );
+        let mut found = fixture.lines();
+        (expected.sort(), found.sort());
+        assert_eq!(found, expected, "{world:?}");
+        fixture.give_back();
+        assert_eq!(fixture.run("true"), seen, "{world:?}");
+        // Once more, and it is what the session left.
+        land(&fixture).unwrap();
+        assert_eq!(fixture.real(), seen, "{world:?}");
     }
 }
