@@ -1,6 +1,7 @@
 //! What went wrong, for the person at the terminal: a kind (which decides the exit code), a sentence, and what to type next.
 
-use std::fmt;
+use std::any::Any;
+use std::{fmt, io};
 
 /// The kinds of failure that callers can tell apart by exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -43,6 +44,8 @@ pub struct Failure {
     pub message: String,
     /// What to type next.
     pub hints: Vec<String>,
+    /// What the system said, where it said something.
+    pub cause: Option<io::ErrorKind>,
 }
 
 /// The result of everything a command does.
@@ -51,7 +54,7 @@ pub type Result<T, E = Failure> = std::result::Result<T, E>;
 impl Failure {
     /// Makes a failure without hints.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), hints: Vec::new() }
+        Self { kind, message: message.into(), hints: Vec::new(), cause: None }
     }
 
     /// Adds a hint.
@@ -76,8 +79,34 @@ pub trait Context<T> {
     fn context(self, what: impl FnOnce() -> String) -> Result<T>;
 }
 
-impl<T, E: fmt::Display> Context<T> for std::result::Result<T, E> {
+impl<T, E: fmt::Display + 'static> Context<T> for std::result::Result<T, E> {
     fn context(self, what: impl FnOnce() -> String) -> Result<T> {
-        self.map_err(|e| Failure::new(Kind::Failed, format!("{}: {e}", what())))
+        self.map_err(|e| {
+            let cause = cause(&e);
+            Failure { cause, ..Failure::new(Kind::Failed, format!("{}: {e}", what())) }
+        })
+    }
+}
+
+fn cause(error: &dyn Any) -> Option<io::ErrorKind> {
+    let io = error.downcast_ref::<io::Error>().map(io::Error::kind);
+    let errno = || error.downcast_ref::<rustix::io::Errno>().map(|e| io::Error::from(*e).kind());
+    let beside = || error.downcast_ref::<tempfile::PersistError>().map(|e| e.error.kind());
+    io.or_else(errno).or_else(beside)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_system_said_is_known_in_whatever_form_it_came() {
+        let errno = rustix::io::Errno::ROFS;
+        let read_only = Some(io::ErrorKind::ReadOnlyFilesystem);
+        let of = |failure: Failure| failure.cause;
+        assert_eq!(of(Err::<(), _>(errno).context(String::new).unwrap_err()), read_only);
+        let io = io::Error::from(errno);
+        assert_eq!(of(Err::<(), _>(io).context(String::new).unwrap_err()), read_only);
+        assert_eq!(of(Err::<(), _>("text").context(String::new).unwrap_err()), None);
     }
 }

@@ -79,7 +79,14 @@ impl Disk {
     }
 
     fn remount(&self, how: &str) {
-        system("mount", &["-o", &format!("remount,{how}"), self.at.to_str().unwrap()]);
+        // Busy as long as the kernel still undoes what a session had mounted of it.
+        let how = format!("remount,{how}");
+        landbox_tests::procs::wait_for("the disk to be idle", 60, || {
+            let done = Command::new("mount").args(["-o", &how]).arg(&self.at).output().unwrap();
+            let errors = String::from_utf8_lossy(&done.stderr).into_owned();
+            assert!(done.status.success() || errors.contains("busy"), "{errors}");
+            done.status.success().then_some(())
+        });
     }
 }
 
@@ -252,6 +259,17 @@ fn root_a_disk_without_inodes_leaves_all_or_nothing() {
     trial.until_it_fits(&LAND, (0..120).step_by(8), &leave);
 }
 
+/// What failed, where, why, and what to do.
+fn refused_read_only(trial: &Trial, command: &[&str], code: i32, hint: &str) {
+    let out = trial.landbox(command);
+    let errors = out.errors();
+    let when = format!("{command:?}: {} {errors}", out.code());
+    assert_eq!(out.code(), code, "{when}");
+    assert!(errors.contains("Read-only file system"), "{when}");
+    let lines = errors.lines().filter(|line| line.trim_start().starts_with("hint:"));
+    assert!(lines.filter(|line| line.contains(hint)).count() == 1, "{when}");
+}
+
 #[test]
 fn root_a_read_only_disk_takes_nothing_and_says_so() {
     for (on, kind) in [(On::Project, Disk::ext4 as fn(&Place) -> Disk), (On::State, Disk::tmpfs)] {
@@ -260,10 +278,21 @@ fn root_a_read_only_disk_takes_nothing_and_says_so() {
         for command in [&LAND[..], &["undo", "s"]] {
             let there = trial.tree();
             trial.disk.remount("ro");
-            let out = trial.landbox(command);
-            let when = format!("{on:?} {command:?}: {} {}", out.code(), out.errors());
-            assert_eq!(out.code(), 1, "{when}");
-            assert!(out.errors().contains("Read-only file system"), "{when}");
+            if on == On::State {
+                for looks in
+                    [&["diff", "s"][..], &["show", "s"], &["ls"], &["discard", "s", "--yes"]]
+                {
+                    refused_read_only(&trial, looks, 1, "LANDBOX_STATE_DIR");
+                }
+                refused_read_only(&trial, &["run", "--", "true"], 125, "LANDBOX_STATE_DIR");
+            }
+            let hint = match on {
+                On::State => "LANDBOX_STATE_DIR",
+                On::Project | On::Both if command == &LAND[..] => "writable",
+                On::Project | On::Both => "mount",
+            };
+            refused_read_only(&trial, command, 1, hint);
+            let when = format!("{on:?} {command:?}");
             assert_eq!(trial.tree(), there, "{when}");
             trial.disk.remount("rw");
             trial.landbox(command).ok();
@@ -271,4 +300,50 @@ fn root_a_read_only_disk_takes_nothing_and_says_so() {
         }
         assert_eq!(trial.tree(), before);
     }
+}
+
+#[test]
+fn root_a_full_disk_is_looked_at_and_a_session_discarded_that_frees_nothing() {
+    let trial = Trial::new(On::State, Disk::tmpfs);
+    trial.landbox(&["discard", "s", "--yes"]).ok();
+    let task = "rm README.md; chmod 600 src/main.py";
+    let mut session = trial.place.session(["--name", "t"], ["sh", "-c", task]);
+    session.env("LANDBOX_STATE_DIR", &trial.state).cwd(&trial.project).output().ok();
+    let before = trial.tree();
+    trial.disk.leave(0);
+    let card: serde_json::Value = trial.landbox(&["diff", "t", "--json"]).ok().json();
+    assert_eq!(card["files"], 2, "{card:#}");
+    for look in [&["diff", "t"][..], &["land", "t"], &["show", "t"], &["ls"]] {
+        trial.landbox(look).ok();
+    }
+    trial.landbox(&["discard", "t", "--yes"]).ok();
+    let shown: serde_json::Value = trial.landbox(&["show", "t", "--json"]).ok().json();
+    assert!(shown["landing"]["discarded_at"].is_string(), "{shown:#}");
+    trial.landbox(&["land", "t", "--apply", "--yes"]).expect(4);
+    trial.landbox(&["resume", "t", "--", "true"]).expect(125);
+    trial.disk.empty();
+    let shown: serde_json::Value = trial.landbox(&["show", "t", "--json"]).ok().json();
+    assert!(shown["landing"]["discarded_at"].is_string(), "{shown:#}");
+    let again = trial.landbox(&["discard", "t", "--yes"]);
+    assert!([0, 4].contains(&again.code()), "{}", again.errors());
+    trial.landbox(&["discard", "t", "--yes"]).expect(4);
+    trial.landbox(&["gc"]).ok();
+    assert_eq!(trial.tree(), before);
+}
+
+#[test]
+fn root_a_session_that_fills_its_disk_is_looked_at_while_it_runs_and_discarded_after_it() {
+    let trial = Trial::new(On::State, Disk::tmpfs);
+    let task = "echo more > README.md; head -c 40000000 /dev/zero > large; echo full; read end";
+    let mut session = trial.place.session(["--name", "t"], ["sh", "-c", task]);
+    session.stdin_open();
+    let mut live = session.env("LANDBOX_STATE_DIR", &trial.state).cwd(&trial.project).start();
+    live.expect("full");
+    let out = trial.landbox(&["diff", "t", "--stat", "--json"]);
+    let card: serde_json::Value = out.ok().json();
+    assert_eq!(card["files"], 2, "{card:#}");
+    live.write(b"\n");
+    live.wait();
+    trial.landbox(&["discard", "t", "--yes"]).ok();
+    trial.landbox(&["ls"]).ok();
 }

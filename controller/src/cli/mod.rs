@@ -16,6 +16,7 @@ mod manual;
 mod outcome;
 mod policy;
 mod receipt;
+mod remedy;
 mod resume;
 mod run;
 mod select;
@@ -238,6 +239,7 @@ pub fn main() -> ExitCode {
             ExitCode::from(code)
         }
         Err(failure) => {
+            let failure = remedy::explain(failure);
             call.ui.failure(&failure);
             ExitCode::from(failed.unwrap_or_else(|| failure.kind.exit_code()))
         }

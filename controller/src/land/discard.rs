@@ -6,12 +6,11 @@ use super::live::{Restored, take_back as take_back_layer};
 use super::select::Selection;
 use crate::error::{Context, Failure, Kind, Result};
 use crate::overlay::remove::remove_tree;
-use crate::session::store::{StateDir, show};
+use crate::session::store::{DISCARDED, Session, StateDir, show};
 use landbox_shared::id::SessionId;
 use landbox_shared::policy::{LayerKind, LayerPolicy};
-
-/// What the folder of the layers is called while it is removed from a full disk.
-const LEAVING: &str = "layers.gone";
+use std::io;
+use std::path::{Path, PathBuf};
 
 /// Takes back what `selection` holds of the project, and without paths of every other layer but the home, of a session
 /// that may be running: the real contents take the place of what it wrote. The session itself goes on.
@@ -59,32 +58,55 @@ pub fn discard(state: &StateDir, id: &SessionId) -> Result<()> {
     }
     let _stopped = stop(&session)?;
     let mut session = state.load(id)?;
-    let parts =
-        ["layers", LEAVING, parts::LANDED, "checkpoints", "base", "tmp", "vartmp", "outbox"]
-            .map(|n| session.dir.join(n));
+    let parts = ["layers", parts::LANDED, "checkpoints", "base", "tmp", "vartmp", "outbox"]
+        .map(|name| session.dir.join(name));
+    let gone = session.dir.join(DISCARDED);
     if let Some(at) = &session.state.landing.discarded_at {
         // One that was interrupted is gone on with.
-        if !parts.iter().any(|part| part.exists()) {
+        if !parts.iter().chain([&gone]).any(|part| part.exists()) {
             let text = format!("session {id} was discarded already, at {at}");
             return Err(Failure::new(Kind::Nothing, text));
         }
     } else {
-        // Recorded first: a half-removed layer must never be landed.
         session.state.landing.discarded_at = Some(now());
         session.state.changes = None;
-        if let Err(full) = session.save_state() {
-            // Often the session itself has filled the disk: then what is to go makes the room. It loses its name first,
-            // so that here, too, nothing half removed can be landed.
-            let (layers, leaving) = (session.dir.join("layers"), session.dir.join(LEAVING));
-            if std::fs::rename(&layers, &leaving).is_err() && !leaving.exists() {
-                return Err(full);
-            }
-            remove_tree(&leaving).context(|| format!("can't remove all of {}", show(&leaving)))?;
-            session.save_state()?;
-        }
     }
+    // Recorded first: a half-removed layer must never be landed.
+    let recorded = match session.save_state() {
+        Ok(()) => true,
+        Err(full) => {
+            record_by_name(&session, &gone).map_err(|_| full)?;
+            empty(&gone)?;
+            false
+        }
+    };
+    remove_all(&parts)?;
+    // What went has made room, as a rule. Where it has not, the name goes on saying it.
+    if recorded || session.save_state().is_ok() { remove_all(&[gone]) } else { Ok(()) }
+}
+
+/// Often the session itself has filled the disk on which its end cannot be recorded for that. A name can be changed on a
+/// full disk, and is as good a record.
+fn record_by_name(session: &Session, gone: &Path) -> io::Result<()> {
+    if gone.exists() {
+        return Ok(());
+    }
+    match std::fs::rename(session.dir.join("layers"), gone) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => std::fs::create_dir(gone),
+        other => other,
+    }
+}
+
+fn remove_all(parts: &[PathBuf]) -> Result<()> {
     for path in parts {
-        remove_tree(&path).context(|| format!("can't remove all of {}", show(&path)))?;
+        remove_tree(path).context(|| format!("can't remove all of {}", show(path)))?;
     }
     Ok(())
+}
+
+/// Removes what a folder holds.
+fn empty(folder: &Path) -> Result<()> {
+    let names = std::fs::read_dir(folder)
+        .and_then(|all| all.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>());
+    remove_all(&names.context(|| format!("can't list {}", show(folder)))?)
 }

@@ -12,7 +12,7 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Writes a stopped session's layers and records to disk, file by file: `syncfs` would wait for other people's data.
-/// Does nothing where that was done already; a running session stays unsynced.
+/// Does nothing where that was done already; a running session stays unsynced. Gives whether it is noted as done.
 pub fn session(state: &StateDir, id: &SessionId) -> Result<bool> {
     let mut session = state.load(id)?;
     if session.state.landing.synced {
@@ -27,9 +27,8 @@ pub fn session(state: &StateDir, id: &SessionId) -> Result<bool> {
     sync_tree(&base)?;
     session = state.load(id)?;
     session.state.landing.synced = true;
-    session.save_state()?;
-    sync_file(&session)?;
-    Ok(true)
+    // On a full disk all of it may be there but for this note, without which it is done again.
+    Ok(session.save_state().is_ok() && sync_file(&session).is_ok())
 }
 
 fn sync_file(session: &Session) -> Result<()> {

@@ -20,9 +20,27 @@ pub(super) fn starting() -> State {
     }
 }
 
+/// What the folder of a session's layers is called while they are thrown away on a disk that has no room to write that
+/// down: the name says it.
+pub(crate) const DISCARDED: &str = "layers.gone";
+
+/// Reads the state of a session.
+pub(super) fn read_state(dir: &Path, snapshot: &Snapshot) -> Result<State> {
+    let mut state = written_state(dir, snapshot)?;
+    if let Ok(meta) = std::fs::symlink_metadata(dir.join(DISCARDED))
+        && state.landing.discarded_at.is_none()
+    {
+        let at = meta.modified().ok().and_then(|at| jiff::Timestamp::try_from(at).ok());
+        let at = at.and_then(|at| at.round(jiff::Unit::Second).ok());
+        state.landing.discarded_at = Some(at.unwrap_or(jiff::Timestamp::UNIX_EPOCH).to_string());
+        state.changes = None;
+    }
+    Ok(state)
+}
+
 /// Reads `state.json`. It is written before the first task is released, and after that task's evidence: a session with
 /// neither has never started. One whose bytes never reached the disk is told from the rest of the folder.
-pub(super) fn read_state(dir: &Path, snapshot: &Snapshot) -> Result<State> {
+fn written_state(dir: &Path, snapshot: &Snapshot) -> Result<State> {
     let path = dir.join("state.json");
     let evidence = || has_file(dir, "launches/1/evidence");
     match std::fs::read(&path) {

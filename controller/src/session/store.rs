@@ -1,5 +1,6 @@
 //! Opening, listing, finding and writing session folders.
 
+pub(crate) use super::files::DISCARDED;
 use super::files::{has_file, read_json, read_state, starting};
 pub use super::files::{write_json, write_new};
 pub use super::locks::{Attendance, NamesLock, SessionLock};

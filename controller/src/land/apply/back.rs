@@ -102,7 +102,7 @@ impl<'a> Way<'a> {
         }
         // The session saw through it what had landed, which it holds again itself. Last, so that all of this can be done
         // twice.
-        if found.opaque { Ok(marks::make_opaque(self.backend, &there)?) } else { Ok(()) }
+        if found.opaque { marks::make_opaque(self.backend, &there) } else { Ok(()) }
     }
 
     /// Makes those that are missing on the way to `path`, each as one through which the real folder shows. Where none
@@ -161,7 +161,7 @@ impl<'a> Way<'a> {
         if self.is_noted(&place, path)? || tree::meta_at(&place, path.file_name())?.is_some() {
             return Ok(());
         }
-        Ok(marks::make_whiteout(&place, path.file_name())?)
+        marks::make_whiteout(&place, path.file_name())
     }
 
     /// Whether the layer says by another name that what is to come back is deleted, or, of a note, that it is not.

@@ -53,10 +53,10 @@ pub(in crate::land) fn perform(step: &Step, project: &Tree, stage: &Stage) -> Re
             format!("{} changed while this was under way; nothing was changed", step.path),
         )
         .hint("look at it, and at the changes with landbox diff, then try again"),
-        Stop::Io(e) => Failure::new(
-            Kind::Failed,
-            format!("can't change {}: {e}; nothing was changed", step.path),
-        ),
+        Stop::Io(e) => {
+            let text = format!("can't change {}: {e}; nothing was changed", step.path);
+            Failure { cause: Some(e.kind()), ..Failure::new(Kind::Failed, text) }
+        }
     })
 }
 

@@ -129,6 +129,13 @@ impl ProjectLock {
         Ok(found)
     }
 
+    /// Whether work on a project broke off, or is under way. Asked without the lock, for which a full or read-only disk
+    /// may have no room.
+    pub(super) fn is_marked(state: &StateDir, project: &AbsPath) -> bool {
+        let journal = format!("{}.json", place::key(project));
+        state.root().join("landings").join(journal).exists()
+    }
+
     fn path(&self) -> PathBuf {
         self.dir.join(format!("{}.json", self.key))
     }

@@ -112,6 +112,9 @@ pub struct Order<'a> {
 /// Finishes or rolls back a landing on `project`, or an undo, that broke off, if there is one and nobody is landing there now. Gives a sentence.
 pub fn recover(state: &StateDir, project: &AbsPath) -> Result<Option<String>> {
     let until = Instant::now() + PATIENCE;
+    if !ProjectLock::is_marked(state, project) {
+        return Ok(None);
+    }
     loop {
         if let Some(lock) = ProjectLock::take(state, project, false)? {
             return lock.recover();

@@ -478,7 +478,8 @@ fn a_replaced_folder_comes_back_around_what_the_session_has_made_in_it_since() {
             ["d/sub/z", "d/deep/er/f"].map(|path| format!("added -:- -> file:0644 {path}")),
         );
         let mut found = fixture.lines();
-        (expected.sort(), found.sort());
+        expected.sort();
+        found.sort();
         assert_eq!(found, expected, "{world:?}");
         fixture.give_back();
         assert_eq!(fixture.run("true"), seen, "{world:?}");

@@ -1,0 +1,36 @@
+//! What to do about a disk that takes nothing: said of whatever command met it.
+
+use crate::error::Failure;
+use crate::host;
+use crate::session::store::{StateDir, show};
+use rustix::fs::{StatVfsMountFlags, statvfs};
+use std::io::ErrorKind;
+
+/// Adds to a failure what can be done about its cause, where that is the disk.
+pub(super) fn explain(failure: Failure) -> Failure {
+    let hint = match failure.cause {
+        Some(ErrorKind::ReadOnlyFilesystem) => read_only(),
+        Some(ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => {
+            "make room there and try again: landbox gc removes sessions that were landed or discarded, landbox discard \
+             ID throws one away"
+                .to_owned()
+        }
+        Some(_) | None => return failure,
+    };
+    failure.hint(hint)
+}
+
+fn read_only() -> String {
+    let state = host::home().map(|home| StateDir::locate(&home)).ok();
+    let is_it = |state: &std::path::PathBuf| {
+        statvfs(state).is_ok_and(|found| found.f_flag.contains(StatVfsMountFlags::RDONLY))
+    };
+    match state.filter(is_it) {
+        Some(state) => format!(
+            "the state folder {} lies on a file system that is mounted read-only: mount it for writing, or set \
+             LANDBOX_STATE_DIR to another folder (these sessions stay in this one)",
+            show(&state)
+        ),
+        None => "mount that file system for writing, and try again".to_owned(),
+    }
+}
