@@ -3,7 +3,7 @@
 
   bench.py [--bin DIR] [--work DIR] [--rounds N] [--files N] [--json FILE] [GROUP ..]
 
-GROUP: start storm end files edits land apply pty network (all of these when none is named), memory packaged (as root).
+GROUP: start storm end files edits land apply pty network deaths (all of these when none is named), memory packaged (as root).
 Every row is a median over the rounds with minimum and maximum; the ratio is the median of the
 per-round ratios to the group's peer. Absolute times depend on the machine: ratios count.
 """
@@ -497,6 +497,53 @@ class Bench:
                 }, max(self.rounds, 24), unit=unit, warm=2, turns=True)
         self.sweep()
 
+    @staticmethod
+    def called(pid):
+        try:
+            with open("/proc/%d/comm" % pid, encoding="utf-8") as file:
+                return file.read().strip()
+        except OSError:
+            return ""
+
+    def outlives_ms(self, argv, victim):
+        """Kills one process of a running session, and gives what the task had left after that."""
+        task = subprocess.Popen(argv + ["sh", "-c", "echo up; exec sleep 600"], env=self.env, cwd=self.project,
+                                stdin=DEVNULL, stdout=subprocess.PIPE, stderr=DEVNULL)
+        said = task.stdout.readline()
+        while True:
+            names = [(pid, self.called(pid)) for pid in self.family(task.pid)]
+            sleeper = [pid for pid, name in names if name == "sleep"]
+            found = task.pid if victim is None else next((pid for pid, name in names if name == victim), None)
+            if said != b"up\n" or (sleeper and found):
+                break
+        if said != b"up\n":
+            sys.exit("%s: did not start" % argv)
+        ends = select.poll()
+        left = os.pidfd_open(sleeper[0])
+        ends.register(left, select.POLLIN)
+        begin = time.perf_counter()
+        os.kill(found, signal.SIGKILL)
+        ended = ends.poll(30000)
+        took = (time.perf_counter() - begin) * 1e3
+        os.close(left)
+        if not ended:
+            sys.exit("%s: the task outlived its %s by half a minute" % (argv, victim))
+        task.wait()
+        return took
+
+    def deaths(self):
+        free = self.policy("free", {"mode": "allow"}, {"mode": "allow"})
+        ours = [self.landbox, "-q", "run", "--network", free, "--"]
+        # Killed: what started it.
+        peer = ["sh", "-c", '"$@"; exit', "sh"] + BWRAP + ["--unshare-net", "--die-with-parent"]
+        self.rows("from a kill to the end of the task", "bwrap --die-with-parent", {
+            "bwrap --die-with-parent": lambda: self.outlives_ms(peer, None),
+            "landbox, the link": lambda: self.outlives_ms(ours, "slirp4netns"),
+            "landbox, the monitor": lambda: self.outlives_ms(ours, "landbox-helper"),
+            "landbox, the controller": lambda: self.outlives_ms(ours, None),
+        }, max(self.rounds, 24), warm=2)
+        self.sweep()
+
     # -- memory -------------------------------------------------------------------------------
 
     @staticmethod
@@ -664,7 +711,7 @@ class Outer:
 
 GROUPS = {"start": Bench.start, "storm": Bench.storm, "end": Bench.end, "files": Bench.file_work,
           "edits": Bench.edits, "land": Bench.land, "apply": Bench.apply, "pty": Bench.pty,
-          "network": Bench.network, "memory": Bench.memory, "packaged": Bench.packaged}
+          "network": Bench.network, "deaths": Bench.deaths, "memory": Bench.memory, "packaged": Bench.packaged}
 
 
 def main():
