@@ -125,7 +125,12 @@ fn what_a_policy_cannot_hold_is_refused_by_name_before_anything_is_made() {
     for (more, wanted) in [
         ("\"sandbox\": false", "needs the sandbox"),
         ("\"backendType\": \"tmux\"", "tmux"),
+        ("\"backendType\": \"zellij\"", "zellij"),
+        ("\"backendType\": \"herdr\"", "herdr"),
+        ("\"backendType\": \"zmx\"", "zmx"),
         ("\"backendType\": \"riff\"", "riff"),
+        ("\"adopt\": true", "adopt"),
+        ("\"remoteRunner\": \"host\"", "remoteRunner"),
         ("\"existingAppServer\": {\"url\": \"x\"}", "existingAppServer"),
         ("\"env\": {\"http_proxy\": \"x\"}", "http_proxy"),
     ] {
@@ -214,6 +219,36 @@ worlds! {
         let review = place.landbox(["diff", "s"]).output().ok();
         assert!(review.errors().contains("2 refused connections, 1 destination"), "{}", review.errors());
     }
+}
+
+/// A guest of VirtualBox or QEMU often lives in such a network.
+#[test]
+fn root_gives_the_machine_a_network_of_the_links_number_and_it_is_named() {
+    let outer = Outer::new();
+    let place = Place::new(World::USUAL);
+    let script = "ip link add guest0 type veth peer name guest1; ip link set guest0 up; ip link set guest1 up\n\
+                  ip addr add 10.0.2.15/24 dev guest0; ip -6 addr add fd00::15/64 dev guest0 nodad";
+    let said = |run: &mut landbox_tests::run::Run, first: bool| {
+        let out = if first { run.within_changed(&outer, script) } else { run.within(&outer) }
+            .output()
+            .ok();
+        ["10.0.2.0/24 (guest0)", "fd00::/64 (guest0)"].map(|named| out.errors().contains(named))
+    };
+    let (open, closed) = (landbox_tests::net::open(), landbox_tests::net::closed());
+    assert_eq!(said(&mut outer.session(&place, &open, ["true"]), true), [true, true]);
+    assert_eq!(
+        said(&mut place.landbox(["resume", &id(&place), "--", "true"]), false),
+        [true, true]
+    );
+    let file = place.policy(&open);
+    let check = ["sandbox-network-policy", "check", file.to_str().unwrap()];
+    assert_eq!(said(&mut place.landbox(check), false), [true, true]);
+    // Who is let nowhere there need not know.
+    assert_eq!(said(&mut outer.session(&place, &closed, ["true"]), false), [false, false]);
+}
+
+fn id(place: &Place) -> String {
+    place.json(["show"])["id"].as_str().unwrap().to_owned()
 }
 
 /// Programs that manage the host's name servers replace the file by a rename, which takes what is mounted on it away.

@@ -104,7 +104,8 @@ fn no_daemon(app: &str, hint: &str) -> Failure {
 
 fn check(call: &Invocation, file: &std::path::Path) -> Result<u8> {
     let policy = network::load(file)?;
-    for warning in network::warnings(&policy) {
+    let here = network::shadowed(&policy, host::routes::networks);
+    for warning in network::warnings(&policy).into_iter().chain(here) {
         call.ui.warning(warning);
     }
     call.ui.document(&Normal(&policy))?;
@@ -164,7 +165,7 @@ fn explain(call: &Invocation, file: &std::path::Path, address: &str, flow: Flow)
         by,
         zone,
         rule,
-        why: because(&policy, by, zone, rule),
+        why: because(&policy, address, by, zone, rule),
         exceptions: if flow == Flow::Other { exceptions(&policy, address) } else { Vec::new() },
     };
     if call.ui.json {

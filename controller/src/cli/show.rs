@@ -313,7 +313,7 @@ fn traffic_lines(policy: &NetworkPolicy, ledger: &Ledger) -> Vec<(&'static str, 
         }
         for row in rows.iter().take(SHOWN_DESTINATIONS) {
             let port = row.port.map(|port| format!(" {port}")).unwrap_or_default();
-            let why = traffic::because(policy, row.by, row.zone, row.rule);
+            let why = traffic::because(policy, row.address, row.by, row.zone, row.rule);
             let (address, protocol, count) = (row.address, &row.protocol, row.count);
             out.push((key, format!("{count} × {address} {protocol}{port} ({why})")));
         }

@@ -23,6 +23,7 @@ use landbox_shared::exec::Exec;
 use landbox_shared::network::egress::Egress;
 use landbox_shared::path::AbsPath;
 use landbox_shared::plan::{Op, Plan};
+use landbox_shared::policy::Network;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -179,6 +180,11 @@ impl<'a> Starter<'a> {
         let named = || host::proxies::named_below(policy.home.as_path());
         for warning in crate::policy::network::proxy_warnings(policy, named) {
             self.warn(&warning);
+        }
+        if let Network::Policy(network) = &policy.network {
+            for warning in crate::config::network::shadowed(network, host::routes::networks) {
+                self.warn(&warning);
+            }
         }
         let env = plan::environment(std::env::vars_os(), policy, &view);
         let exec = Exec { argv: argv.iter().map(|a| a.clone().into_vec()).collect(), env };

@@ -11,6 +11,7 @@ pub mod owners;
 pub mod places;
 pub mod proxies;
 mod root;
+pub mod routes;
 pub mod run;
 pub mod sockets;
 pub mod ssh;

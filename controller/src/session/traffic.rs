@@ -1,7 +1,8 @@
 //! What the counted traffic means: which zone and which rule of the policy each destination met.
 
 use super::egress::{Ledger, List, Seen};
-use landbox_shared::network::class::ZoneName;
+use ipnet::IpNet;
+use landbox_shared::network::class::{LINK_V4, ZoneName};
 use landbox_shared::network::egress::{Destination, Totals};
 use landbox_shared::network::verdict::{By, Verdict, Way, verdict_by};
 use landbox_shared::network::{NetworkPolicy, Protocol, Rule, Traffic, Zone};
@@ -124,8 +125,14 @@ pub fn rule_words(rule: &Rule) -> String {
     }
 }
 
-/// What decided, as a clause.
-pub fn because(policy: &NetworkPolicy, by: By, zone: ZoneName, rule: Option<usize>) -> String {
+/// What decided on traffic to an address, as a clause.
+pub fn because(
+    policy: &NetworkPolicy,
+    address: IpAddr,
+    by: By,
+    zone: ZoneName,
+    rule: Option<usize>,
+) -> String {
     match by {
         By::Loopback => {
             "loopback: the session's own always works, the host's is never reached".into()
@@ -140,11 +147,17 @@ pub fn because(policy: &NetworkPolicy, by: By, zone: ZoneName, rule: Option<usiz
                 Some((n, rule)) => format!("rules[{n}] ({}) matches", rule_words(rule)),
                 None => "no rule matches".into(),
             };
-            match policy.zone(zone) {
+            let decided = match policy.zone(zone) {
                 Zone::Allow => format!("{zone} allows everything"),
                 Zone::Block => format!("{zone} blocks everything"),
                 Zone::Allowlist(_) => format!("{zone} allowlist: {matched}"),
                 Zone::Denylist(_) => format!("{zone} denylist: {matched}"),
+            };
+            match IpNet::V4(LINK_V4).contains(&address) {
+                true => format!(
+                    "{decided}; but {LINK_V4} is the session's own link, where nobody else is"
+                ),
+                false => decided,
             }
         }
     }
@@ -244,13 +257,14 @@ mod tests {
                 address.parse().unwrap(),
                 landbox_shared::network::verdict::Flow::To(Protocol::Tcp, port),
             );
-            because(&policy(), found.by, found.zone, found.rule)
+            because(&policy(), address.parse().unwrap(), found.by, found.zone, found.rule)
         };
         let matched = "public allowlist: rules[1] (93.184.216.34/32 tcp 443) matches";
         assert_eq!(said("93.184.216.34", 443), matched);
         assert_eq!(said("93.184.216.34", 80), "public allowlist: no rule matches");
         assert_eq!(said("10.0.0.1", 80), "private blocks everything");
         assert!(said("10.0.2.2", 80).contains("every policy"));
+        assert!(said("10.0.2.9", 80).starts_with("private blocks everything; but 10.0.2.0/24 is"));
         assert!(said("127.0.0.1", 80).starts_with("loopback"));
         assert!(said("10.9.9.9", 53).contains("dnsServers"));
     }

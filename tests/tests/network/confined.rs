@@ -96,4 +96,36 @@ print(subprocess.run(['echo', 'child'], capture_output=True, text=True).stdout.s
         let out = outer.session(&place, &open(), ["python3", "-c", script]).output().ok();
         assert_eq!(out.text(), "thread\nroot\npair\nchild\n");
     }
+
+    // As README.md and the manual page say.
+    [user_kernel, root_kernel]
+    fn what_does_not_work_under_the_filter_fails_at_once_and_says_so(world) {
+        let outer = Outer::new();
+        let place = Place::new(world);
+        let python = "import socket, multiprocessing, subprocess
+def tell(what, attempt):
+    try: attempt(); print(what, 'works')
+    except (OSError, EOFError) as e: print(what, getattr(e, 'strerror', type(e).__name__))
+def listen(): socket.socket(socket.AF_UNIX).bind('s')
+tell('interfaces', socket.if_nameindex)
+tell('listening', listen)
+tell('manager', multiprocessing.Manager)
+tell('datagram pair', lambda: socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM))
+tell('raw', lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, 1))
+for words in (['ip', 'link'], ['bwrap', '--ro-bind', '/', '/', 'true'], ['unshare', '-Ur', 'true']):
+    print(words[0], subprocess.run(words, capture_output=True).returncode != 0)
+tell('names', lambda: socket.getaddrinfo('localhost', 80))
+tell('children', lambda: multiprocessing.Pool(2).map(abs, [1, -1]))";
+        let node = "try { require('os').networkInterfaces(); console.log('works') } catch (e) { console.log(e.code) }";
+        let script = "timeout 50 python3 -c \"$0\"; timeout 50 node -e \"$1\"";
+        let words = ["sh", "-c", script, python, node];
+        let out = outer.session(&place, &open(), words).output().ok();
+        // The manager's own process fails where it listens, and is gone.
+        let no = "Operation not permitted";
+        let expected = format!(
+            "interfaces {no}\nlistening {no}\nmanager EOFError\ndatagram pair {no}\nraw {no}\nip True\nbwrap True\n\
+             unshare True\nnames works\nchildren works\nERR_SYSTEM_ERROR\n"
+        );
+        assert_eq!(out.text(), expected, "{}", out.errors());
+    }
 }

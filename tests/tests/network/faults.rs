@@ -122,6 +122,18 @@ fn root_puts_a_link_there_that_says_it_is_ready_and_is_not() {
 }
 
 #[test]
+fn root_puts_a_link_there_that_was_ready_and_is_gone() {
+    let place = Place::new(World::USUAL);
+    // The real one says that it is ready to a pipe of the script's, and has ended when the script passes that on.
+    let body = "case \"$*\" in *--help*) exec $REAL --help;; *--version*) exec $REAL --version;; esac\n\
+                exec bash -c 'for word; do case $word in --ready-fd=*) ready=${word#*=};; *) words+=(\"$word\");; esac; done\n\
+                coproc LINK { exec '$REAL' --ready-fd=1 \"${words[@]}\"; }\n\
+                read -rn1 <&${LINK[0]}; kill -9 $LINK_PID; wait $LINK_PID; printf 1 >&$ready; exit 0' fake \"$@\"";
+    let said = refused_after(&place, &fake_link(&place, body));
+    says(&said, &["slirp4netns"]);
+}
+
+#[test]
 fn root_takes_the_tunnel_device_away_and_it_is_named_before_anything_is_made() {
     let place = Place::new(World::USUAL);
     let said = refused_after(&place, "mount -t tmpfs none /dev/net");
@@ -192,6 +204,13 @@ fn root_adds_a_rule_while_the_rules_are_read_back_and_the_session_is_refused() {
 #[test]
 fn root_cuts_the_list_of_rules_and_the_session_is_refused() {
     says(&refused_with(World::USUAL, "list-cut"), &["reading the network rules back"]);
+}
+
+#[test]
+fn root_keeps_ipv6_from_the_link_and_the_session_is_refused() {
+    for world in [World::USUAL, World { who: Who::Root, ..World::USUAL }] {
+        says(&refused_with(world, "no-ipv6"), &["IPv6 address", "is IPv6 switched off?"]);
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod text;
 mod warnings;
 
 pub use normal::{Normal, commented, mode, rule_value};
-pub use warnings::warnings;
+pub use warnings::{shadowed, warnings};
 
 use super::document::{Problem, Source, failure};
 use crate::error::{Failure, Result};

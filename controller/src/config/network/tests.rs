@@ -217,6 +217,33 @@ fn rules_that_cannot_do_what_they_say_are_warned_of() {
     );
 }
 
+#[test]
+fn a_network_of_this_machine_with_the_links_number_is_named_where_the_policy_would_let_it_through()
+{
+    let named = |private: &str| {
+        let text =
+            format!(r#"{{"version": 1, "public": {{"mode": "allow"}}, "private": {private}}}"#);
+        let networks = [
+            "192.168.1.0/24",
+            "10.0.2.0/24",
+            "10.0.0.0/8",
+            "fd00::/64",
+            "fc00::/7",
+            "fd00:0:0:1::/64",
+        ];
+        let networks = networks.map(|net| (net.parse().unwrap(), "eth0".to_owned()));
+        let found = shadowed(&read(&text).unwrap(), || networks.into());
+        found.iter().map(|line| line.split(' ').next().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let all = ["10.0.2.0/24", "10.0.0.0/8", "fd00::/64"];
+    assert_eq!(named(r#"{"mode": "allow"}"#), all);
+    assert_eq!(named(r#"{"mode": "denylist", "rules": [{"cidr": "192.168.0.0/16"}]}"#), all);
+    assert_eq!(named(r#"{"mode": "allowlist", "rules": [{"cidr": "::/0"}]}"#), ["fd00::/64"]);
+    assert_eq!(named(r#"{"mode": "allowlist", "rules": [{"cidr": "10.0.2.7"}]}"#), all[..2]);
+    assert!(named(r#"{"mode": "allowlist", "rules": [{"cidr": "192.168.0.0/16"}]}"#).is_empty());
+    assert!(named(r#"{"mode": "block"}"#).is_empty());
+}
+
 fn cidrs() -> impl Strategy<Value = IpNet> {
     let v4 = (any::<u32>(), 0..=32u8).prop_map(|(bits, len)| {
         IpNet::V4(Ipv4Net::new(Ipv4Addr::from(bits), len).unwrap().trunc())

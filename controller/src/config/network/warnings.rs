@@ -1,5 +1,6 @@
 //! What a valid policy says that its owner hardly meant.
 
+use crate::ui::text::visible;
 use ipnet::IpNet;
 use landbox_shared::network::class::{self, LINK_V4, LINK_V6, LOOPBACK_V4, LOOPBACK_V6, ZoneName};
 use landbox_shared::network::{NetworkPolicy, Zone};
@@ -39,14 +40,50 @@ pub fn warnings(policy: &NetworkPolicy) -> Vec<String> {
     found
 }
 
+/// A sentence for each of `networks`, this machine's with the interface that leads there, that has a number of the
+/// session's own link, where the policy lets something through to such an address.
+pub fn shadowed(
+    policy: &NetworkPolicy,
+    networks: impl FnOnce() -> Vec<(IpNet, String)>,
+) -> Vec<String> {
+    let meant: Vec<IpNet> =
+        LINKS.into_iter().filter(|link| admits(&policy.private, link)).collect();
+    if meant.is_empty() {
+        return Vec::new();
+    }
+    let named = |(net, by): (IpNet, String)| {
+        let link = meant.iter().find(|link| shadows(link, &net))?;
+        let by = visible(by.as_bytes());
+        Some(format!(
+            "{net} ({by}) is a network of this machine, and no session with a network policy reaches it: {link} is the number of the session's own link"
+        ))
+    };
+    networks().into_iter().filter_map(named).collect()
+}
+
+/// The link's networks, both of the private zone.
+const LINKS: [IpNet; 2] = [IpNet::V4(LINK_V4), IpNet::V6(LINK_V6)];
+
+/// Whether a zone lets something through to an address of `link`, as far as its mode and prefixes say.
+fn admits(zone: &Zone, link: &IpNet) -> bool {
+    match zone {
+        Zone::Allow | Zone::Denylist(_) => true,
+        Zone::Block => false,
+        Zone::Allowlist(rules) => {
+            rules.iter().any(|rule| link.contains(&rule.cidr) || rule.cidr.contains(link))
+        }
+    }
+}
+
 fn covers(outer: &IpNet, cidr: &IpNet) -> bool {
     outer.contains(cidr)
 }
 
 /// The network of the link that a prefix means to name, or names among its neighbours.
 fn shadow(cidr: &IpNet) -> Option<IpNet> {
-    let links = [IpNet::V4(LINK_V4), IpNet::V6(LINK_V6)];
-    links
-        .into_iter()
-        .find(|link| link.contains(cidr) || cidr.contains(link) && cidr.prefix_len() >= SPECIFIC)
+    LINKS.into_iter().find(|link| shadows(link, cidr))
+}
+
+fn shadows(link: &IpNet, net: &IpNet) -> bool {
+    link.contains(net) || net.contains(link) && net.prefix_len() >= SPECIFIC
 }

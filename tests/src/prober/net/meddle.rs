@@ -14,6 +14,8 @@ const BATCH: u16 = 0x10;
 const GENERATION: u16 = 0x0a10;
 const LIST_CHAINS: u16 = 0x0a04;
 const RULE: u16 = 0x0a06;
+/// And to the interfaces.
+const NEW_ADDRESS: u16 = 20;
 const NETFILTER: i32 = libc::NETLINK_NETFILTER;
 
 /// `_IOWR('!', 0, struct seccomp_notif)` and `_IOWR('!', 1, struct seccomp_notif_resp)`.
@@ -39,6 +41,8 @@ enum Fault {
     RuleMeanwhile,
     /// Half of each packet with rules is lost.
     ListCut,
+    /// No interface takes an IPv6 address.
+    NoIpv6,
 }
 
 impl Fault {
@@ -51,6 +55,7 @@ impl Fault {
             "rule-before" => Self::RuleBefore,
             "rule-meanwhile" => Self::RuleMeanwhile,
             "list-cut" => Self::ListCut,
+            "no-ipv6" => Self::NoIpv6,
             _ => return None,
         })
     }
@@ -166,8 +171,8 @@ impl Call {
         Some(u16::from_ne_bytes(bytes.get(4..6)?.try_into().ok()?))
     }
 
-    /// Its socket, if that leads to the packet filter.
-    fn socket(&self) -> Option<OwnedFd> {
+    /// Its socket, if that leads to this part of the kernel.
+    fn socket(&self, protocol: i32) -> Option<OwnedFd> {
         let socket = descriptor(self.pid, i64::try_from(self.args[0]).ok()?).ok()?;
         let asked = |option| {
             let (mut value, mut length) = ([0; 4], 4i32.to_ne_bytes());
@@ -181,7 +186,7 @@ impl Call {
             call(libc::SYS_getsockopt, place).ok().map(|_| i32::from_ne_bytes(value))
         };
         let is =
-            asked(libc::SO_DOMAIN)? == libc::AF_NETLINK && asked(libc::SO_PROTOCOL)? == NETFILTER;
+            asked(libc::SO_DOMAIN)? == libc::AF_NETLINK && asked(libc::SO_PROTOCOL)? == protocol;
         is.then_some(socket)
     }
 }
@@ -241,14 +246,21 @@ impl Between {
     }
 
     fn judge(&mut self, call: &Call) -> io::Result<Answer> {
-        let Some(socket) = call.socket() else { return Ok(Answer::Made) };
+        let protocol = if self.fault == Fault::NoIpv6 { libc::NETLINK_ROUTE } else { NETFILTER };
+        let Some(socket) = call.socket(protocol) else { return Ok(Answer::Made) };
         let pieces = call.pieces()?;
         let Some(first) = pieces.first() else { return Ok(Answer::Made) };
         if call.number == libc::SYS_recvmsg {
             return match self.fault {
                 Fault::ListCut => cut(call, &socket, *first),
-                Fault::PartMissing if std::mem::take(&mut self.done) => missing(call, first.0),
+                Fault::PartMissing if std::mem::take(&mut self.done) => {
+                    error(call, first.0, 7, libc::ENOENT)
+                }
+                Fault::NoIpv6 if std::mem::take(&mut self.done) => {
+                    error(call, first.0, 1, libc::EOPNOTSUPP)
+                }
                 Fault::None
+                | Fault::NoIpv6
                 | Fault::NothingLoads
                 | Fault::PartMissing
                 | Fault::ForeignTable
@@ -264,12 +276,18 @@ impl Between {
                 self.done = true;
                 return Ok(Answer::Gives(pieces.iter().map(|(_, length)| length).sum()));
             }
+            Fault::NoIpv6 if kind == Some(NEW_ADDRESS) => {
+                self.done = true;
+                return Ok(Answer::Gives(first.1));
+            }
             Fault::ForeignTable => (BATCH, &["add", "table", "inet", "other"]),
             Fault::RuleBefore => (GENERATION, &OPENS),
             Fault::RuleMeanwhile => (LIST_CHAINS, &OPENS),
-            Fault::NothingLoads | Fault::PartMissing | Fault::None | Fault::ListCut => {
-                return Ok(Answer::Made);
-            }
+            Fault::NothingLoads
+            | Fault::PartMissing
+            | Fault::NoIpv6
+            | Fault::None
+            | Fault::ListCut => return Ok(Answer::Made),
         };
         if kind == Some(when) && !std::mem::replace(&mut self.done, true) {
             let place = format!("--net=/proc/{}/ns/net", call.pid);
@@ -297,16 +315,16 @@ fn cut(call: &Call, socket: &OwnedFd, (room, length): (u64, u64)) -> io::Result<
     Ok(Answer::Gives(u64::try_from(keep).map_err(io::Error::other)?))
 }
 
-/// Answers as the kernel does where a rule needs a module that is not there: an error for that message of the batch.
-fn missing(call: &Call, room: u64) -> io::Result<Answer> {
+/// Answers as the kernel does where something is not to be had: an error for the message of that number.
+fn error(call: &Call, room: u64, number: u32, errno: i32) -> io::Result<Answer> {
     let mut error = Vec::new();
     // nlmsghdr (NLMSG_ERROR), the number, and the header of what it is about.
     error.extend(36u32.to_ne_bytes());
     error.extend(2u16.to_ne_bytes());
     error.extend([0; 2]);
-    error.extend(7u32.to_ne_bytes());
+    error.extend(number.to_ne_bytes());
     error.extend([0; 4]);
-    error.extend((-libc::ENOENT).to_ne_bytes());
+    error.extend((-errno).to_ne_bytes());
     error.extend([0; 16]);
     call.memory.write_all_at(&error, room)?;
     Ok(Answer::Gives(36))
