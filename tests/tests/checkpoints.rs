@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)] // tests
 
 use landbox_tests::{Place, worlds};
+use serde_json::Value;
 use std::fs;
 use std::path::Path;
 
@@ -36,7 +37,8 @@ worlds! {
         assert!(place.changes().contains(&("new".into(), "added".into())));
         let shown = place.json(["show", "s"]);
         let all = shown["checkpoints"].as_array().unwrap();
-        assert_eq!((all.len(), &all[0]["number"], &all[0]["message"]), (3, &1.into(), &"first\x1b[2J".into()));
+        assert_eq!((&all[0]["number"], &all[0]["message"], &all[0]["turn"]), (&1.into(), &"first\x1b[2J".into(), &Value::Null));
+        assert_eq!(all[1]["message"], "before going back to 1");
         let face = place.landbox(["show", "s"]).output().ok().text();
         assert!(face.contains("checkpoint   1 ") && !face.contains('\x1b'), "{face}");
     }
@@ -99,19 +101,22 @@ worlds! {
         assert!(!dir.exists());
     }
 
-    [user_kernel]
-    fn going_back_that_was_cut_short_is_gone_on_with(world) {
+    [user_kernel, user_fuse, root_kernel, root_fuse]
+    fn going_back_that_was_cut_short_is_gone_on_with_by_the_next_command(world) {
         let place = Place::new(world);
         place.session(["--name", "s"], ["sh", "-c", "echo one > f"]).output().ok();
         place.landbox(["checkpoint", "s"]).output().ok();
-        place.landbox(["resume", "s", "--", "sh", "-c", "echo two > f"]).output().ok();
         let dir = place.sessions()[0].clone();
+        let (upper, rewound) = (dir.join("layers/project/upper"), dir.join("layers/project/rewound"));
+        // What is on its way to being what it was once.
+        let copied = std::process::Command::new("cp").arg("-a").args([&upper, &rewound]).status().unwrap();
+        assert!(copied.success());
+        place.landbox(["resume", "s", "--", "sh", "-c", "echo two > f"]).output().ok();
         place.write(dir.join("checkpoints/rewinding"), "1\n");
-        place.write(dir.join("layers/project/rewound/half"), "half\n");
         let out = place.landbox(["resume", "s", "--", "cat", "f"]).output().ok();
         assert_eq!(out.text(), "one\n");
-        assert!(!dir.join("checkpoints/rewinding").exists());
-        assert!(!dir.join("layers/project/rewound").exists());
+        assert!(out.errors().contains("was on its way back to checkpoint 1, and is there now"), "{}", out.errors());
+        assert!(!dir.join("checkpoints/rewinding").exists() && !rewound.exists());
     }
 
     [user_kernel]
@@ -125,14 +130,27 @@ worlds! {
 }
 
 #[test]
-fn going_back_without_a_checkpoint_says_that_there_is_none() {
+fn going_back_without_a_checkpoint_is_going_back_to_the_beginning() {
     let place = Place::new(landbox_tests::World::USUAL);
-    place.session(["--name", "s"], ["sh", "-c", "echo x > x"]).output().ok();
-    let out = place.landbox(["rewind", "s"]).output().expect(2);
-    assert!(out.errors().contains("has no checkpoint\n"), "{}", out.errors());
+    place.session(["--name", "s"], ["sh", "-c", "echo x > x; echo h > ~/h"]).output().ok();
+    let out = place.landbox(["rewind", "s", "7", "--yes"]).output().expect(2);
+    assert!(out.errors().contains("has no checkpoint 7\n"), "{}", out.errors());
+    let out = place.landbox(["rewind", "s", "--yes"]).output().ok();
     assert!(
-        out.errors().contains("landbox checkpoint ") && !out.errors().contains("lists them"),
+        out.errors().contains("is back at its beginning; what it was is checkpoint 1"),
         "{}",
         out.errors()
     );
+    assert!(place.changes().is_empty());
+    let out = place.landbox(["resume", "s", "--", "sh", "-c", "ls x ~/h"]).output().expect(2);
+    assert_eq!(out.text(), "");
+    let out = place.landbox(["rewind", "s", "1", "--yes"]).output().ok();
+    assert!(out.errors().contains("is back at checkpoint 1"), "{}", out.errors());
+    let out = place.landbox(["rewind", "s", "1", "--yes"]).output().ok();
+    assert!(
+        out.errors().contains("is as it was at checkpoint 1; nothing was changed"),
+        "{}",
+        out.errors()
+    );
+    assert_eq!(place.changes(), [("x".to_owned(), "added".to_owned())]);
 }

@@ -3,7 +3,7 @@
 use super::Invocation;
 use super::land::{Opened, open};
 use crate::error::{Failure, Kind, Result};
-use crate::land::checkpoint;
+use crate::land::checkpoint::{self, Rewound};
 use clap::Args;
 
 #[derive(Debug, Args)]
@@ -21,7 +21,7 @@ pub(super) struct RewindArgs {
     /// Session: exact id, exact name, or a unique prefix
     #[arg(value_name = "ID")]
     id: String,
-    /// Number of the checkpoint; the newest when left out
+    /// Number of the checkpoint, 0 for the beginning; the newest when left out
     #[arg(value_name = "CHECKPOINT")]
     checkpoint: Option<u32>,
     /// Do not ask
@@ -46,12 +46,12 @@ pub(super) fn checkpoint(call: &Invocation, args: CheckpointArgs) -> Result<u8> 
 pub(super) fn rewind(call: &Invocation, args: RewindArgs) -> Result<u8> {
     let Opened { state, session } = open(call, Some(&args.id))?;
     let id = &session.snapshot.id;
-    checkpoint::look_up(&session, args.checkpoint)?;
+    let number = checkpoint::look_up(&session, args.checkpoint)?;
     // Before anybody is asked. What a running command has open would go on being written to where nobody sees it.
     if session.is_running()? {
         return Err(checkpoint::still_running(id, args.checkpoint));
     }
-    let to = args.checkpoint.map_or("its newest checkpoint".into(), |n| format!("checkpoint {n}"));
+    let to = place(number);
     let question = format!("Bring session {id} back to {to}?");
     match if args.yes { Some(true) } else { call.ui.confirm(&question) } {
         Some(true) => {}
@@ -60,18 +60,27 @@ pub(super) fn rewind(call: &Invocation, args: RewindArgs) -> Result<u8> {
             return Ok(0);
         }
         None => {
-            let number = args.checkpoint.map(|n| format!("{n} ")).unwrap_or_default();
             return Err(Failure::new(Kind::Usage, call.ui.unasked())
-                .hint(format!("landbox rewind {id} {number}--yes")));
+                .hint(format!("landbox rewind {id} {number} --yes")));
         }
     }
-    let (back, before) = checkpoint::rewind(&state, id, args.checkpoint)?;
-    call.ui.status(format!(
-        "Session {id} is back at checkpoint {}; what it was is checkpoint {}.",
-        back.number, before.number
-    ));
+    let Rewound { back, before } = checkpoint::rewind(&state, id, Some(number))?;
+    call.ui.status(match before {
+        Some(before) => {
+            format!("Session {id} is back at {to}; what it was is checkpoint {}.", before.number)
+        }
+        None => format!("Session {id} is as it was at {to}; nothing was changed."),
+    });
     if call.ui.json {
         call.ui.document(&back)?;
     }
     Ok(0)
+}
+
+/// A checkpoint by its number, in a sentence.
+fn place(number: u32) -> String {
+    match number {
+        0 => "its beginning".to_owned(),
+        number => format!("checkpoint {number}"),
+    }
 }

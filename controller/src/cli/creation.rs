@@ -37,6 +37,7 @@ pub(super) fn freeze(
         created_at: session::now(),
         isolated,
         packaged_helper: config.packaged_helper,
+        checkpoints: config.checkpoints,
         policy_digest: digest(&policy)?,
         policy,
     })

@@ -62,7 +62,7 @@ enum Left {
     Commits(u64),
     /// Files on other file systems, mounted in the project.
     Mounted(u64),
-    /// Checkpoints, which may hold what was never landed.
+    /// Checkpoints that its owner asked for, which may hold what was never landed.
     Checkpoints(u64),
 }
 
@@ -268,7 +268,9 @@ fn left(session: &Session, behind: land::LeftBehind) -> Option<Left> {
     if mounted > 0 {
         return Some(Left::Mounted(mounted));
     }
-    let checkpoints = land::checkpoint::list(session).len() as u64;
+    // Those that were taken by themselves are a help, and no reason to stay.
+    let checkpoints = land::checkpoint::list(session);
+    let checkpoints = checkpoints.iter().filter(|c| c.turn.is_none()).count() as u64;
     (checkpoints > 0).then_some(Left::Checkpoints(checkpoints))
 }
 

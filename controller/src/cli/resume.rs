@@ -2,6 +2,7 @@
 
 use super::start::{self, Starter};
 use super::{Invocation, run, show};
+use crate::config::Checkpoints;
 use crate::error::{Failure, Kind, Result};
 use crate::host::{Facts, Fuse, UpperSupport, helper};
 use crate::session::store::{Attendance, Session, StateDir, show as show_path};
@@ -55,6 +56,10 @@ pub(super) fn resume(call: &Invocation, args: ResumeArgs) -> Result<u8> {
     // What landed while the session ran lies in its layer still, and would hide what its owner makes of it.
     crate::land::forget_landed(&starter.state, &session);
     crate::land::forget_origins(&session);
+    match session.snapshot.checkpoints {
+        Checkpoints::Turn => crate::land::checkpoint::before_launch(&mut session),
+        Checkpoints::Manual => {}
+    }
     let begun = start::begin()?;
     match starter.launch(&mut session, &command, args.report.as_deref(), begun) {
         Ok(code) => Ok(code),

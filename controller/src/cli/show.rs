@@ -4,6 +4,7 @@ use super::Invocation;
 use crate::error::Result;
 use crate::host::{Facts, LaunchView};
 use crate::land;
+use crate::land::checkpoint::Skipped;
 use crate::overlay::remove::disk_usage;
 use crate::plan;
 use crate::session::document::{self, Document, Findings};
@@ -45,6 +46,7 @@ pub(super) fn show(call: &Invocation, args: ShowArgs) -> Result<u8> {
         egress: super::policy::traffic(call, &session),
         undo: land::undo::summary(&state, &session.snapshot.id),
         checkpoints: land::checkpoint::list(&session),
+        skipped: land::checkpoint::skipped(&session),
         receipts: land::receipt::of(&state, &session.snapshot.id),
     };
     let document = Document::new(&session, &findings);
@@ -79,6 +81,7 @@ pub(super) fn kept(state: &StateDir, session: &Session) -> Findings {
     Findings {
         undo: land::undo::summary(state, id),
         checkpoints: land::checkpoint::list(session),
+        skipped: land::checkpoint::skipped(session),
         receipts: land::receipt::of(state, id),
         ..Findings::default()
     }
@@ -238,10 +241,17 @@ fn face(session: &Session, document: &Document<'_>, findings: &Findings) -> Stri
         line("your edit", &format!("of {}", counted(more as u64, "more file", "more files")));
     }
     for checkpoint in &findings.checkpoints {
-        let message = checkpoint.message.as_deref().unwrap_or_default();
-        let text =
-            format!("{} {} {}", checkpoint.number, checkpoint.at, visible(message.as_bytes()));
+        let message = match (&checkpoint.message, checkpoint.turn) {
+            (Some(message), _) => visible(message.as_bytes()),
+            (None, Some(turn)) => format!("before turn {turn}"),
+            (None, None) => String::new(),
+        };
+        let text = format!("{} {} {message}", checkpoint.number, checkpoint.at);
         line("checkpoint", text.trim_end());
+    }
+    if let Some(Skipped { turn, at, why }) = &findings.skipped {
+        let why = visible(why.as_bytes());
+        line("checkpoint", &format!("none {at} before turn {turn}: {why}"));
     }
     if let Some(at) = &landing.discarded_at {
         line("landing", &format!("discarded {at}"));

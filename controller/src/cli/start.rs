@@ -2,16 +2,18 @@
 
 use super::outcome::{self, Unstarted};
 use super::{Invocation, show};
+use crate::config::Checkpoints;
 use crate::credentials::Keeper;
 use crate::error::{Context, Failure, Kind, Result};
 use crate::host::{self, Facts, LaunchView, helper};
 use crate::land;
+use crate::land::checkpoint::Turns;
 use crate::land::watch::{self, Watcher};
 use crate::launch::{self, Helper, Launched, Order, Refusal};
 use crate::overlay::prepare;
 use crate::plan::{self, Compiled};
 use crate::pty::signals::Signals;
-use crate::pty::{self, Beside, Made, Relayed, Stdio, Terminal};
+use crate::pty::{self, Beside, Made, Pace, Relayed, Stdio, Terminal};
 use crate::seal::{self, Key};
 use crate::session;
 use crate::session::document::Findings;
@@ -135,13 +137,21 @@ impl<'a> Starter<'a> {
         let mut traffic = Recorder::new(&folder);
         let mut note = |egress: &Egress| traffic.note(egress);
         let mut later = || watcher.iter_mut().for_each(Watcher::begin);
-        let beside = Beside { note: &mut note, later: (watch::SHORT, &mut later) };
+        let mut turns = match session.snapshot.checkpoints {
+            Checkpoints::Turn => Some(Turns::new(session)),
+            Checkpoints::Manual => None,
+        };
+        let pace = turns.as_mut().map(|turns| turns as &mut dyn Pace);
+        let beside = Beside { note: &mut note, later: (watch::SHORT, &mut later), pace };
         let relayed = pty::relay(terminal.as_ref(), stdio, launched, &self.signals, beside);
         let mut watches = Vec::new();
         watches.extend(keeper.and_then(Keeper::finish));
         watches.extend(watcher.and_then(Watcher::finish));
         if let Ok(relayed) = &relayed {
             relayed.leaving.hand_over(&watches);
+        }
+        if let Some(turns) = turns.map(|turns| turns.count()) {
+            session.state.turns = turns;
         }
         if let Err(failure) = traffic.finish() {
             self.warn(&format!("where the session's traffic went is not kept: {failure}"));
@@ -162,6 +172,7 @@ impl<'a> Starter<'a> {
         session.state.state = Phase::Starting;
         session.state.changes = None;
         session.state.landing.synced = false;
+        session.state.turns = session.state.turns.saturating_add(1);
         session.state.launches.push(Launch {
             number,
             started_at: session::now(),
@@ -200,6 +211,7 @@ impl<'a> Starter<'a> {
         let findings = Findings {
             running: false,
             checkpoints: land::checkpoint::list(session),
+            skipped: land::checkpoint::skipped(session),
             layer_bytes: super::show::layer_bytes(session),
             reachable_sockets: sockets,
             owner_edits: land::owner_edits(session, false).unwrap_or_default(),

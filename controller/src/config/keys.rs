@@ -16,6 +16,7 @@ pub(super) const KEYS: &[&str] = &[
     "authPaths",
     "overlayBackend",
     "requirePackagedHelper",
+    "checkpoints",
 ];
 
 /// How a key comes near one of ours.
@@ -75,6 +76,8 @@ mod tests {
             ("authPath", "authPaths"),
             ("requirePackagedHelpers", "requirePackagedHelper"),
             ("backendTyp", "backendType"),
+            ("checkpoint", "checkpoints"),
+            ("check_points", "checkpoints"),
             ("ENV", "env"),
             ("cli_id", "cliId"),
         ] {

@@ -19,6 +19,7 @@ use crate::error::{Failure, Kind, Result};
 use crate::ui::text::visible;
 use document::Source;
 use landbox_shared::network::NetworkPolicy;
+use serde::{Deserialize, Serialize};
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
@@ -55,6 +56,8 @@ pub struct Config {
     pub overlay: OverlayChoice,
     /// `requirePackagedHelper`.
     pub packaged_helper: bool,
+    /// `checkpoints`.
+    pub checkpoints: Checkpoints,
 }
 
 /// A path as the owner wrote it, and where.
@@ -139,6 +142,28 @@ impl OverlayChoice {
             "auto" => Some(Self::Auto),
             "kernel" => Some(Self::Kernel),
             "fuse" => Some(Self::Fuse),
+            _ => None,
+        }
+    }
+}
+
+/// When checkpoints are taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Checkpoints {
+    /// By themselves, before each turn that finds something changed; and when their owner asks.
+    #[default]
+    Turn,
+    /// When their owner asks.
+    Manual,
+}
+
+impl Checkpoints {
+    /// Reads `turn` or `manual`.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "turn" => Some(Self::Turn),
+            "manual" => Some(Self::Manual),
             _ => None,
         }
     }

@@ -7,7 +7,7 @@
 
 use super::document::{Place, Problem, Source, property};
 use super::keys::{self, Near};
-use super::{Entry, NetworkChoice, Origin, OverlayChoice, network, outside};
+use super::{Checkpoints, Entry, NetworkChoice, Origin, OverlayChoice, network, outside};
 use jsonc_parser::ast::{Object, Value};
 use jsonc_parser::common::Ranged;
 use std::ffi::OsString;
@@ -28,6 +28,7 @@ pub(super) struct BotFields {
     pub(super) outside: Vec<String>,
     pub(super) overlay: Option<OverlayChoice>,
     pub(super) packaged_helper: Option<bool>,
+    pub(super) checkpoints: Option<Checkpoints>,
 }
 
 /// Reads one bot.
@@ -68,6 +69,7 @@ fn fields(reader: &mut Reader<'_>, bot: &Object<'_>) -> BotFields {
             .collect(),
         overlay: reader.overlay(bot),
         packaged_helper: reader.flag(bot, "requirePackagedHelper"),
+        checkpoints: reader.checkpoints(bot),
     }
 }
 
@@ -272,6 +274,17 @@ impl Reader<'_> {
             && let Some(prop) = property(bot, "overlayBackend")
         {
             self.wrong("overlayBackend", &prop.value, "\"auto\", \"kernel\" or \"fuse\"");
+        }
+        choice
+    }
+
+    fn checkpoints(&mut self, bot: &Object<'_>) -> Option<Checkpoints> {
+        let text = self.text(bot, "checkpoints")?;
+        let choice = Checkpoints::parse(&text);
+        if choice.is_none()
+            && let Some(prop) = property(bot, "checkpoints")
+        {
+            self.wrong("checkpoints", &prop.value, "\"turn\" or \"manual\"");
         }
         choice
     }

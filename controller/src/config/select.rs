@@ -122,6 +122,7 @@ pub(super) fn from_bot(source: &Source, wanted: &str, cmd: &[OsString]) -> Resul
         outside: fields.outside,
         overlay: fields.overlay.unwrap_or_default(),
         packaged_helper: fields.packaged_helper.unwrap_or(false),
+        checkpoints: fields.checkpoints.unwrap_or_default(),
     })
 }
 

@@ -50,6 +50,7 @@ fn a_whole_bot_is_read_with_comments_trailing_commas_and_the_host_programs_keys(
     "sandboxReadonlyPaths": ["/usr/share/doc"],
     "authPaths": ["~/.agent/token"],
     "sandboxNetwork": false, "backendType": "pty", "overlayBackend": "fuse",
+    "checkpoints": "manual",
   },
 ]"#,
     )
@@ -66,6 +67,7 @@ fn a_whole_bot_is_read_with_comments_trailing_commas_and_the_host_programs_keys(
     assert!(config.hide[1].to_string().contains("bots.json:10: \"secrets\""), "{}", config.hide[1]);
     assert_eq!(config.network, NetworkChoice::None);
     assert_eq!(config.overlay, OverlayChoice::Fuse);
+    assert_eq!(config.checkpoints, Checkpoints::Manual);
     assert!(config.working_dir.is_some());
 }
 
@@ -90,7 +92,7 @@ fn every_problem_is_named_with_its_line_and_value() {
     let text = Home::new(
         "[{\"name\": \"b\", \"command\": \"x\",\n\"sandbox\": {\"x\": 1},\n\"sandboxHidePaths\": [1, null, {}, \"ok\"],\n\
          \"sandboxHidePath\": [],\n\"authPaths\": \"~/.ssh\",\n\"sandboxNetwork\": \"no\",\n\"env\": {\"A\": null, \"B=C\": 1, \"HOME\": \"/x\"},\n\
-         \"overlayBackend\": \"overlay2\",\n\"workingDir\": 7,\n\"hide \": [], \"sandboxNetworkPolicy\": [],\n\"authPaths\": []}]",
+         \"overlayBackend\": \"overlay2\",\n\"workingDir\": 7,\n\"hide \": [], \"sandboxNetworkPolicy\": [],\n\"authPaths\": [],\n\"checkpoints\": \"never\"}]",
     )
     .load("b", &[])
     .unwrap_err();
@@ -108,6 +110,7 @@ fn every_problem_is_named_with_its_line_and_value() {
         "bots.json:9: \"workingDir\"",
         "bots.json:10: \"sandboxNetworkPolicy\" must be an object, not []",
         "bots.json:11: \"authPaths\" is given twice",
+        "bots.json:12: \"checkpoints\" must be \"turn\" or \"manual\", not \"never\"",
     ] {
         assert!(text.contains(wanted), "{wanted}\nis not in\n{text}");
     }

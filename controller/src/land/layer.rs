@@ -115,6 +115,9 @@ impl LayerView {
             Err(e) => return Err(e).context(|| format!("can't read {}", layer.target)),
         };
         let mut store = Store::open(&session.dir, &layer.id)?;
+        if past {
+            store.look_past();
+        }
         let facts = facts_of(session, layer, &store);
         let masks = facts.masks.clone();
         let what = || format!("can't scan the layer {}", layer.id);

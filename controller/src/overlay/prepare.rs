@@ -137,7 +137,7 @@ pub(crate) fn dress_like(
 }
 
 /// Whether an attribute of the real root belongs on the upper: ACLs and the user's own, never an overlay's marks.
-fn is_copied(name: &[u8]) -> bool {
+pub(crate) fn is_copied(name: &[u8]) -> bool {
     let acl = name == b"system.posix_acl_access" || name == b"system.posix_acl_default";
     let marks: [&[u8]; 3] = [b"user.overlay.", b"user.fuseoverlayfs.", b"user.containers."];
     acl || (name.starts_with(b"user.") && !marks.iter().any(|mark| name.starts_with(mark)))

@@ -1,6 +1,7 @@
 //! One way through the loop: from a descriptor to another without ever waiting. Keys and standard input go in this way,
 //! the terminal's output comes out.
 
+use super::pace::ends_line;
 use rustix::event::PollFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -41,6 +42,8 @@ pub(super) struct Feed {
     ended: bool,
     moved: u64,
     commanded: bool,
+    /// Whether it is to be noticed when a line ends, and whether one has.
+    lines: Option<bool>,
 }
 
 impl Feed {
@@ -54,7 +57,13 @@ impl Feed {
             ended: false,
             moved: 0,
             commanded: false,
+            lines: None,
         }
+    }
+
+    /// Of keys, whose lines count.
+    pub(super) fn of_keys(from: Side, to: Side) -> Self {
+        Self { lines: Some(false), ..Self::new(from, to) }
     }
 
     fn is_empty(&self) -> bool {
@@ -74,6 +83,11 @@ impl Feed {
     /// Whether anything came through that a terminal takes as a command: escape, or shift out.
     pub(super) fn has_commanded(&self) -> bool {
         self.commanded
+    }
+
+    /// Whether a line has ended since this was last asked.
+    pub(super) fn take_line(&mut self) -> bool {
+        self.lines.as_mut().is_some_and(std::mem::take)
     }
 
     /// The descriptor to wait for, if any: the source while there is nothing to hand on, else the sink.
@@ -113,6 +127,9 @@ impl Feed {
                     let came = room.get(..n).unwrap_or_default();
                     self.commanded =
                         self.commanded || came.iter().any(|b| matches!(b, 0x0e | 0x1b));
+                    if let Some(line) = &mut self.lines {
+                        *line |= ends_line(came);
+                    }
                     self.end += n;
                 }
                 Err(Errno::INTR) => continue,

@@ -3,11 +3,13 @@
 
 mod copy;
 mod feed;
+mod pace;
 mod relay;
 pub mod signals;
 mod stdio;
 mod terminal;
 
+pub use pace::Pace;
 pub use relay::{Beside, End, Relayed, relay};
 pub use stdio::{Made, Stdio};
 pub use terminal::Terminal;

@@ -3,6 +3,7 @@
 
 use super::copy::Copy;
 use super::feed::{Feed, Side};
+use super::pace::{Pace, Rhythm};
 use super::signals::Signals;
 use super::stdio::Ours;
 use super::terminal::{Restore, Terminal};
@@ -68,6 +69,8 @@ pub struct Beside<'a> {
     pub note: &'a mut dyn FnMut(&Egress),
     /// Called once, where the session lasts so long.
     pub later: (Duration, &'a mut dyn FnMut()),
+    /// Gets told of turns, where there is a terminal.
+    pub pace: Option<&'a mut dyn Pace>,
 }
 
 impl fmt::Debug for Beside<'_> {
@@ -147,7 +150,7 @@ impl<'a> Loop<'a> {
         let (mut keys, mut screen) = (None, None);
         if let (Some(master), Some(terminal)) = (&master, terminal) {
             let master = Side::Ours(Arc::clone(master));
-            keys = Some(Feed::new(Side::Caller(terminal.fd()), master.clone()));
+            keys = Some(Feed::of_keys(Side::Caller(terminal.fd()), master.clone()));
             screen = Some(Feed::new(master, terminal.screen()));
         }
         let input = Side::Caller(rustix::stdio::stdin());
@@ -172,13 +175,17 @@ impl<'a> Loop<'a> {
 
 impl Loop<'_> {
     fn run(&mut self, events: &mut EventSocket, beside: Beside<'_>) -> End {
-        let Beside { note, later: (after, later) } = beside;
+        let Beside { note, later: (after, later), pace } = beside;
         let mut later = Some((Instant::now() + after, later));
+        let pace = pace.filter(|_| self.screen.is_some());
+        let mut turns = pace.map(|pace| Turns { rhythm: Rhythm::new(Instant::now()), pace });
         loop {
             // A shell that brings a running job to the foreground says so to nobody.
             let asks = |t: &&Terminal| t.is_shared() || !self.forward_keys;
             let turn = self.terminal.filter(asks).map(|_| TURN);
-            let left = later.as_ref().map(|(at, _)| at.saturating_duration_since(Instant::now()));
+            let rest = turns.as_ref().and_then(|turns| turns.rhythm.due());
+            let next = later.as_ref().map(|(at, _)| *at).into_iter().chain(rest).min();
+            let left = next.map(|at| at.saturating_duration_since(Instant::now()));
             let left = left.and_then(|left| Timespec::try_from(left).ok());
             let limit = left.into_iter().chain(turn).min();
             let mut fds = vec![
@@ -205,6 +212,10 @@ impl Loop<'_> {
             advance(&mut self.keys, keys_ready);
             self.advance_screen(screen_ready);
             advance(&mut self.stdin, stdin_ready);
+            if let Some(turns) = &mut turns {
+                let line = self.keys.as_mut().filter(|_| keys_ready).map(Feed::take_line);
+                turns.follow(line, screen_ready);
+            }
             if signalled && let Some(signal) = self.handle_signals() {
                 return End::Signal(signal);
             }
@@ -331,6 +342,28 @@ impl Loop<'_> {
             } else if since.elapsed() > SILENCE {
                 return;
             }
+        }
+    }
+}
+
+/// The turns of what runs on the terminal, and who wants to know of them.
+struct Turns<'a> {
+    rhythm: Rhythm,
+    pace: &'a mut dyn Pace,
+}
+
+impl Turns<'_> {
+    /// Goes on: keys that came say whether a line ended with them.
+    fn follow(&mut self, keys: Option<bool>, output: bool) {
+        let now = Instant::now();
+        if keys.is_some_and(|line| self.rhythm.keys(line, now)) {
+            self.pace.turn();
+        }
+        if output {
+            self.rhythm.output(now);
+        }
+        if self.rhythm.comes_to_rest(now) {
+            self.pace.rest();
         }
     }
 }

@@ -5,7 +5,7 @@ use super::model::{Boundary, Launch, LaunchFailure, Phase};
 use super::store::{Session, show};
 use super::traffic;
 use crate::document::{bytes_array_entry, bytes_entry};
-use crate::land::checkpoint::Checkpoint;
+use crate::land::checkpoint::{Checkpoint, Skipped};
 use landbox_shared::bytes;
 use landbox_shared::evidence::HelperMode;
 use landbox_shared::path::{AbsPath, RelPath};
@@ -30,6 +30,8 @@ pub struct Findings {
     pub undo: Option<Undoable>,
     /// Its checkpoints, oldest first.
     pub checkpoints: Vec<Checkpoint>,
+    /// Why the newest turn began without one.
+    pub skipped: Option<Skipped>,
     /// The receipts of its landings and undos.
     pub receipts: Vec<std::path::PathBuf>,
 }
@@ -147,6 +149,8 @@ impl Serialize for Document<'_> {
             }),
         )?;
         map.serialize_entry("checkpoints", &self.findings.checkpoints)?;
+        map.serialize_entry("turns", &state.turns)?;
+        map.serialize_entry("checkpoint_skipped", &self.findings.skipped)?;
         let egress = match (&policy.network, &self.findings.egress) {
             (Network::Policy(network), Some(ledger)) => Some(traffic::Face::new(network, ledger)),
             (Network::Host | Network::None | Network::Policy(_), _) => None,
@@ -286,6 +290,8 @@ mod tests {
             "owner_edits",
             "landing",
             "checkpoints",
+            "turns",
+            "checkpoint_skipped",
             "egress",
         ];
         wanted.sort_unstable();

@@ -15,6 +15,7 @@ pub(super) fn starting() -> State {
         version: MODEL_VERSION,
         state: Phase::Starting,
         launches: Vec::new(),
+        turns: 0,
         landing: Landing::default(),
         changes: None,
     }

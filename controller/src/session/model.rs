@@ -14,6 +14,7 @@
 //!   log
 //! ```
 
+use crate::config::Checkpoints;
 use landbox_shared::digest::Digest;
 use landbox_shared::event::{Stage, Status};
 use landbox_shared::evidence::{HelperMode, OwnerMap};
@@ -49,6 +50,9 @@ pub struct Snapshot {
     /// Whether the bot wants the packaged helper and no other.
     #[serde(default)]
     pub packaged_helper: bool,
+    /// When checkpoints are taken.
+    #[serde(default)]
+    pub checkpoints: Checkpoints,
     /// What the session may do.
     pub policy: Policy,
     /// [`landbox_shared::wire::policy_digest`] of `policy`.
@@ -65,6 +69,9 @@ pub struct State {
     pub state: Phase,
     /// Every launch, oldest first.
     pub launches: Vec<Launch>,
+    /// Turns that have begun: launches, and lines for a command that rested.
+    #[serde(default)]
+    pub turns: u32,
     /// What became of the changes.
     pub landing: Landing,
     /// Cached figures of the newest scan: null while running or never scanned.

@@ -45,6 +45,7 @@ pub(super) fn state_of(dir: &Path, snapshot: &Snapshot) -> State {
     State {
         version: MODEL_VERSION,
         state: Phase::Failed,
+        turns: launches.last().map_or(0, |launch| launch.number),
         launches,
         landing: Landing { count, ..Landing::default() },
         changes: None,

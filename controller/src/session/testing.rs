@@ -1,6 +1,7 @@
 //! Sessions for unit tests.
 
 use super::model::{MODEL_VERSION, Snapshot};
+use crate::config::Checkpoints;
 use landbox_shared::id::{LayerId, SessionId};
 use landbox_shared::path::AbsPath;
 use landbox_shared::policy::{
@@ -47,6 +48,7 @@ pub(crate) fn snapshot(id: &str, name: Option<&str>) -> Snapshot {
         created_at: "2026-01-01T00:00:00Z".into(),
         isolated: true,
         packaged_helper: false,
+        checkpoints: Checkpoints::Manual,
         policy_digest: wire::policy_digest(&policy).unwrap(),
         policy,
     }

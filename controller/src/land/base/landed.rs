@@ -113,6 +113,11 @@ impl Store {
         self.known.get(path).or_else(|| self.kept.get(path)).is_some_and(|record| record.in_layer)
     }
 
+    /// Reads a layer as it was at another time: what it does not hold had not come, or was deleted as any other path.
+    pub(crate) fn look_past(&mut self) {
+        self.any_in_layer = false;
+    }
+
     /// Forgets that: what is no change leaves the layer.
     pub(crate) fn not_in_layer(&mut self) {
         for record in self.kept.values_mut().filter(|record| record.in_layer) {

@@ -52,6 +52,11 @@ impl Stamp {
         (self.dev, self.ino) == (meta.dev, meta.ino)
     }
 
+    /// When content or attributes last changed.
+    pub(crate) fn changed_at(&self) -> Time {
+        self.ctime
+    }
+
     /// The stamp of what `meta` was taken of.
     pub(crate) fn of(meta: &Meta) -> Self {
         Self { dev: meta.dev, ino: meta.ino, ctime: meta.ctime, size: meta.size, mode: meta.mode }

@@ -4,33 +4,48 @@
 //! <session>/checkpoints/lock        flocked while one is taken or gone back to
 //! <session>/checkpoints/<n>.json    what every layer held: names, attributes, marks, digests of content
 //! <session>/checkpoints/objects/    content by its digest, once for all checkpoints
+//! <session>/checkpoints/next        a picture that becomes a checkpoint if a turn begins now
+//! <session>/checkpoints/skipped     why the newest turn began without one
 //! <session>/checkpoints/rewinding   the checkpoint that is being gone back to
 //! ```
-//! Content is copied and never linked: a session that writes to a file in place would write to every picture of it.
+//! Content is shared or copied and never linked: a session that writes to a file in place would write to every picture
+//! of it. What one look has read the next need not, as long as the file is the same by its stamp.
 
+mod folder;
+mod known;
 mod model;
+mod moment;
 mod rebuild;
+mod restore;
+mod start;
 mod take;
+#[cfg(test)]
+mod tests;
+mod turn;
 
-pub use model::{Checkpoint, list};
+pub use folder::{bytes, list, skipped};
+pub use model::Checkpoint;
+pub use turn::{Skipped, Turns, before_launch};
 
 use super::apply::{now, stop, try_stop};
 use super::layer::LayerView;
-use super::live::{busy, frozen};
 use crate::error::{Context, Failure, Kind, Result};
-use crate::overlay::remove::remove_tree;
 use crate::session::scratch::Scratch;
-use crate::session::store::{Session, StateDir, show, write_json};
+use crate::session::store::{Session, StateDir};
+use folder::Folder;
 use landbox_shared::id::SessionId;
 use landbox_shared::policy::LayerPolicy;
-use model::{Folder, Manifest};
+use model::{Head, Layers, Manifest, Reason};
+use take::{Bounds, Obstacle};
 
-/// Most checkpoints of one session; the oldest makes room.
+/// Most checkpoints of one session that its owner asked for; the oldest makes room.
 pub const MOST: usize = 50;
+/// The same of those that are taken by themselves.
+pub const MOST_TURNS: usize = 20;
 /// Most bytes of content of one session's checkpoints.
 pub const MOST_BYTES: u64 = 8 << 30;
-/// Looks that may differ from the one before until the session is held still.
-const LOOKS: usize = 2;
+/// The bounds of those that their owner asked for.
+const ASKED: Bounds = Bounds { entries: 2_000_000, bytes: MOST_BYTES, spare: false, until: None };
 
 /// Takes a checkpoint of a session, which may be running. Gives it, and the one that made room.
 pub fn take(
@@ -46,47 +61,40 @@ pub fn take(
     let folder = Folder::open(&session)?;
     finish_held(state, &session, &folder)?;
     let stopped = try_stop(&session)?;
-    taken(&session, &folder, message, stopped.is_none())
+    let layers = asked(&session, &folder, stopped.is_none())?;
+    keep(&folder, layers, Reason::Asked(message))
 }
 
-/// The picture itself; the caller holds the folder.
-fn taken(
-    session: &Session,
-    folder: &Folder,
-    message: Option<String>,
-    live: bool,
-) -> Result<(Checkpoint, Option<u32>)> {
-    let look = || take::look(session, folder);
-    let mut layers = look()?;
-    if live {
-        let mut agreed = false;
-        for _ in 0..LOOKS {
-            let again = look()?;
-            agreed = again == layers;
-            layers = again;
-            if agreed {
-                break;
-            }
-        }
-        if !agreed {
-            layers = frozen(session, look)?.ok_or_else(|| busy(session))?;
-        }
-    }
-    let all = folder.manifests();
-    let number = all.last().map_or(1, |last| last.number.saturating_add(1));
-    let manifest = Manifest::new(number, now(), message, layers);
-    let gone = (all.len() >= MOST).then(|| all.first().map(|first| first.number)).flatten();
-    if let Some(gone) = gone {
-        folder.remove(gone)?;
-    }
-    folder.write(&manifest)?;
+/// The picture that the owner asked for.
+fn asked(session: &Session, folder: &Folder, live: bool) -> Result<Layers> {
+    let newest = folder.newest();
+    let earlier: Vec<&Layers> = newest.iter().map(|manifest| &manifest.layers).collect();
+    moment::picture(session, folder, &earlier, live, &ASKED).map_err(Obstacle::failure)
+}
+
+/// Keeps a picture; the oldest of its sort makes room.
+fn keep(folder: &Folder, layers: Layers, reason: Reason) -> Result<(Checkpoint, Option<u32>)> {
+    let mut manifest = Manifest::new(now(), reason, layers);
+    folder.write(&mut manifest)?;
+    let gone = drop_oldest(folder, |head| head.turn.is_none(), MOST)?;
     folder.sweep()?;
-    Ok((manifest.summary(), gone))
+    Ok((manifest.head.summary(), gone))
 }
 
-/// Fails where a session has no such checkpoint, or none at all.
-pub fn look_up(session: &Session, number: Option<u32>) -> Result<()> {
-    Folder::open(session)?.find(session, number).map(drop)
+/// Removes the oldest of a sort, so that `most` are left; gives the newest of those that went.
+fn drop_oldest(folder: &Folder, is_of: impl Fn(&Head) -> bool, most: usize) -> Result<Option<u32>> {
+    let mut all = folder.heads();
+    all.retain(is_of);
+    let gone = all.len().saturating_sub(most);
+    for head in &all[..gone] {
+        folder.remove(head.number)?;
+    }
+    Ok(all[..gone].last().map(|head| head.number))
+}
+
+/// Fails where a session has no such checkpoint. Gives the number of the one that is meant.
+pub fn look_up(session: &Session, number: Option<u32>) -> Result<u32> {
+    Folder::open(session)?.find(session, number).map(|manifest| manifest.head.number)
 }
 
 /// Why a running session is not brought back. Its command has files of the layer open, and what was taken away under it
@@ -101,13 +109,18 @@ pub fn still_running(id: &SessionId, number: Option<u32>) -> Failure {
         ))
 }
 
-/// Brings a stopped session's layers back to what they were at a checkpoint, the newest if none is named. What they hold
-/// now becomes a checkpoint first. Gives both.
-pub fn rewind(
-    state: &StateDir,
-    id: &SessionId,
-    number: Option<u32>,
-) -> Result<(Checkpoint, Checkpoint)> {
+/// What going back has come to.
+#[derive(Debug)]
+pub struct Rewound {
+    /// Where the session is.
+    pub back: Checkpoint,
+    /// What it was before; `None` where that was the same.
+    pub before: Option<Checkpoint>,
+}
+
+/// Brings a stopped session's layers back to what they were at a checkpoint, the newest if none is named, and 0 for the
+/// beginning. What they hold now becomes a checkpoint first.
+pub fn rewind(state: &StateDir, id: &SessionId, number: Option<u32>) -> Result<Rewound> {
     let session = state.load(id)?;
     super::check_present(&session)?;
     let folder = Folder::open(&session)?;
@@ -117,16 +130,39 @@ pub fn rewind(
         other => other?,
     };
     let manifest = folder.find(&session, number)?;
-    let (before, _) =
-        taken(&session, &folder, Some(format!("before going back to {}", manifest.number)), false)?;
-    write_json(&folder.marker(), &manifest.number, 0o600)?;
-    restore(state, &session, &folder, &manifest)?;
-    Ok((manifest.summary(), before))
+    // What landed while it ran lies in the layer still; where it does not lie there later, the session would have
+    // deleted it.
+    super::forget_landed(state, &session);
+    let present = asked(&session, &folder, false)?;
+    let back = manifest.head.summary();
+    if present.holds_same(&manifest.layers) {
+        return Ok(Rewound { back, before: None });
+    }
+    // First: what is kept now may take the room of the one that is gone back to.
+    restore::make_ready(&session, &folder, &manifest)?;
+    let kept = keep_present(&folder, present, &back);
+    let (before, _) = kept.inspect_err(|_| restore::give_up(&session))?;
+    restore::begin(&session, &folder, &manifest)?;
+    restore::exchange(&session, &folder)?;
+    settle(state, &session)?;
+    Ok(Rewound { back, before: Some(before) })
+}
+
+/// Keeps what going back to a checkpoint replaces.
+fn keep_present(
+    folder: &Folder,
+    present: Layers,
+    back: &Checkpoint,
+) -> Result<(Checkpoint, Option<u32>)> {
+    let message = format!("before going back to {}", back.number);
+    // What is not the present any more begins no turn.
+    folder.forget_next();
+    keep(folder, present, Reason::Asked(Some(message)))
 }
 
 /// Goes on with going back to a checkpoint that was cut short. Gives a sentence.
 pub fn finish(state: &StateDir, session: &Session) -> Result<Option<String>> {
-    if !model::is_rewinding(session) {
+    if !folder::is_rewinding(session) {
         return Ok(None);
     }
     let folder = Folder::open(session)?;
@@ -136,28 +172,14 @@ pub fn finish(state: &StateDir, session: &Session) -> Result<Option<String>> {
 fn finish_held(state: &StateDir, session: &Session, folder: &Folder) -> Result<Option<String>> {
     let Some(number) = folder.rewinding() else { return Ok(None) };
     let _stopped = stop(session)?;
-    let manifest = folder.find(session, Some(number))?;
-    restore(state, session, folder, &manifest)?;
+    restore::exchange(session, folder)?;
+    settle(state, session)?;
     let id = &session.snapshot.id;
     Ok(Some(format!("session {id} was on its way back to checkpoint {number}, and is there now")))
 }
 
-fn restore(
-    state: &StateDir,
-    session: &Session,
-    folder: &Folder,
-    manifest: &Manifest,
-) -> Result<()> {
-    for layer in &manifest.layers {
-        let upper = session.upper(&layer.layer);
-        let what = || format!("can't bring {} back", show(&upper));
-        let beside = upper.with_file_name("rewound");
-        remove_tree(&beside).context(what)?;
-        rebuild::rebuild(&layer.entries, folder, &beside).context(what)?;
-        rebuild::exchange(&upper, &beside).context(what)?;
-        remove_tree(&beside).context(what)?;
-    }
-    std::fs::remove_file(folder.marker()).context(|| "can't end going back".into())?;
+/// Writes down what a session holds that went back.
+fn settle(state: &StateDir, session: &Session) -> Result<()> {
     let mut session = state.load(&session.snapshot.id)?;
     let changes = super::counts(&session, false).ok();
     session.amend(|state| {
@@ -173,7 +195,8 @@ pub(super) fn view(session: &Session, layer: &LayerPolicy, number: u32) -> Resul
     let what = || format!("can't lay checkpoint {number} out");
     let dir = Scratch::new(&session.dir)?;
     let upper = dir.path().join("upper");
-    let picture = manifest.layers.iter().find(|picture| picture.layer == layer.id);
+    let mut pictures = manifest.layers.pictures.iter();
+    let picture = pictures.find(|picture| picture.layer == layer.id);
     let picture = picture.ok_or_else(|| Failure::new(Kind::Failed, what()))?;
     rebuild::rebuild(&picture.entries, &folder, &upper).context(what)?;
     LayerView::read_from(session, layer, dir, &upper)

@@ -1,44 +1,73 @@
-//! What a checkpoint says, and the folder in which they lie.
+//! What a checkpoint says.
+//!
+//! Its file is called by its number and has two lines: a head, which is all that a list of them needs, and what the
+//! layers held.
 
-use crate::error::{Context, Failure, Kind, Result};
+use crate::land::base::Stamp;
 use crate::land::kind::EntryType;
-use crate::session::store::{Session, show, write_json};
+use crate::land::tree::Time;
 use landbox_shared::digest::Digest;
 use landbox_shared::id::LayerId;
 use landbox_shared::path::RelPath;
-use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
-use std::collections::HashSet;
-use std::fs::File;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::io::{self, BufRead, Write};
 
-const VERSION: u16 = 1;
-const FOLDER: &str = "checkpoints";
-const REWINDING: &str = "rewinding";
+const VERSION: u16 = 2;
+/// Longest head: a message is the owner's, who may write as much as a command line holds.
+const HEAD: u64 = 4 << 20;
 
 /// A checkpoint, for people and documents.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Checkpoint {
-    /// From 1.
+    /// From 1. 0 is the beginning, which needs none.
     pub number: u32,
     /// RFC 3339, UTC.
     pub at: String,
+    /// Of one that was taken by itself: the turn of the session that begins with it.
+    pub turn: Option<u32>,
     /// What the owner said of it.
     pub message: Option<String>,
     /// Number of objects in its layers.
     pub entries: u64,
 }
 
-/// What every layer held.
+/// The first line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Manifest {
+pub(super) struct Head {
     version: u16,
+    /// From the file's name.
+    #[serde(skip)]
     pub(super) number: u32,
     at: String,
+    pub(super) turn: Option<u32>,
     message: Option<String>,
-    pub(super) layers: Vec<Picture>,
+    entries: u64,
+}
+
+/// Why a picture is kept.
+#[derive(Clone, Debug)]
+pub(super) enum Reason {
+    /// The owner asked for it.
+    Asked(Option<String>),
+    /// This turn begins.
+    Turn(u32),
+}
+
+/// What every layer held.
+#[derive(Clone, Debug)]
+pub(super) struct Manifest {
+    pub(super) head: Head,
+    pub(super) layers: Layers,
+}
+
+/// What the layers held at one moment.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Layers {
+    /// When the look at them began: a file that changed well before is known again by its stamp.
+    pub(super) looked: Time,
+    pub(super) pictures: Vec<Picture>,
 }
 
 /// What one layer held, folders before what is in them.
@@ -64,6 +93,9 @@ pub(super) struct Entry {
     pub(super) modified: (i64, u32),
     #[serde(rename = "x", default, skip_serializing_if = "Vec::is_empty")]
     pub(super) attributes: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Of a file: what it is known again by.
+    #[serde(rename = "s", default, skip_serializing_if = "Option::is_none")]
+    pub(super) stamp: Option<Stamp>,
 }
 
 /// What an object is.
@@ -84,156 +116,100 @@ pub(super) enum Body {
     },
 }
 
-impl Manifest {
-    pub(super) fn new(
-        number: u32,
-        at: String,
-        message: Option<String>,
-        layers: Vec<Picture>,
-    ) -> Self {
-        Self { version: VERSION, number, at, message, layers }
-    }
-
+impl Head {
     pub(super) fn summary(&self) -> Checkpoint {
-        let entries = self.layers.iter().map(|layer| layer.entries.len().saturating_sub(1) as u64);
         Checkpoint {
             number: self.number,
             at: self.at.clone(),
+            turn: self.turn,
             message: self.message.clone(),
-            entries: entries.sum(),
+            entries: self.entries,
         }
     }
 
-    fn digests(&self) -> impl Iterator<Item = &Digest> {
-        self.layers.iter().flat_map(|layer| &layer.entries).filter_map(|entry| match &entry.body {
-            Body::File { digest, .. } => Some(digest),
-            Body::Dir | Body::Link(_) | Body::Same(_) | Body::Special { .. } => None,
+    /// Reads no more than the first line.
+    pub(super) fn read(number: u32, from: &mut impl BufRead) -> io::Result<Self> {
+        let mut line = Vec::new();
+        io::Read::take(&mut *from, HEAD).read_until(b'\n', &mut line)?;
+        let head: Self = serde_json::from_slice(&line)?;
+        if head.version != VERSION {
+            let why = "it was made by another version of landbox";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+        }
+        Ok(Self { number, ..head })
+    }
+}
+
+impl Manifest {
+    pub(super) fn new(at: String, reason: Reason, layers: Layers) -> Self {
+        let (turn, message) = match reason {
+            Reason::Asked(message) => (None, message),
+            Reason::Turn(turn) => (Some(turn), None),
+        };
+        let entries = layers.entries();
+        Self { head: Head { version: VERSION, number: 0, at, turn, message, entries }, layers }
+    }
+
+    pub(super) fn read(number: u32, mut from: impl BufRead) -> io::Result<Self> {
+        let head = Head::read(number, &mut from)?;
+        let mut rest = Vec::new();
+        io::Read::read_to_end(&mut from, &mut rest)?;
+        Ok(Self { head, layers: serde_json::from_slice(&rest)? })
+    }
+
+    pub(super) fn write(&self, mut to: impl Write) -> io::Result<()> {
+        serde_json::to_writer(&mut to, &self.head)?;
+        to.write_all(b"\n")?;
+        serde_json::to_writer(&mut to, &self.layers)?;
+        to.write_all(b"\n")
+    }
+}
+
+impl Layers {
+    /// Number of objects, the roots left out.
+    pub(super) fn entries(&self) -> u64 {
+        self.pictures.iter().map(|layer| layer.entries.len().saturating_sub(1) as u64).sum()
+    }
+
+    pub(super) fn digests(&self) -> impl Iterator<Item = &Digest> {
+        self.pictures.iter().flat_map(|layer| &layer.entries).filter_map(|entry| {
+            match &entry.body {
+                Body::File { digest, .. } => Some(digest),
+                Body::Dir | Body::Link(_) | Body::Same(_) | Body::Special { .. } => None,
+            }
         })
     }
+
+    /// Whether both hold the same. When something was put into a folder and taken out again is no difference, nor is what
+    /// the back ends note for themselves.
+    pub(super) fn holds_same(&self, other: &Self) -> bool {
+        self.pictures.len() == other.pictures.len()
+            && self.pictures.iter().zip(&other.pictures).all(|(a, b)| {
+                a.layer == b.layer
+                    && a.entries.len() == b.entries.len()
+                    && a.entries.iter().zip(&b.entries).all(|(a, b)| a.is_same(b))
+            })
+    }
 }
 
-/// The folder of a session's checkpoints, held against others.
-#[derive(Debug)]
-pub(super) struct Folder {
-    path: PathBuf,
-    _lock: File,
-}
-
-/// The checkpoints of a session, oldest first.
-pub fn list(session: &Session) -> Vec<Checkpoint> {
-    read_all(&session.dir.join(FOLDER)).iter().map(Manifest::summary).collect()
-}
-
-/// Whether going back was cut short.
-pub(super) fn is_rewinding(session: &Session) -> bool {
-    session.dir.join(FOLDER).join(REWINDING).exists()
-}
-
-/// One that a power cut has torn is none.
-fn read_all(path: &Path) -> Vec<Manifest> {
-    let mut found: Vec<Manifest> = std::fs::read_dir(path)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter(|entry| entry.path().extension().is_some_and(|e| e == "json"))
-        .filter_map(|entry| serde_json::from_slice(&std::fs::read(entry.path()).ok()?).ok())
-        .filter(|manifest: &Manifest| manifest.version == VERSION)
-        .collect();
-    found.sort_by_key(|manifest| manifest.number);
-    found
-}
-
-impl Folder {
-    pub(super) fn open(session: &Session) -> Result<Self> {
-        let path = session.dir.join(FOLDER);
-        let what = || format!("can't use {}", show(&path));
-        let mut make = std::fs::DirBuilder::new();
-        make.recursive(true).mode(0o700).create(path.join("objects")).context(what)?;
-        let mut options = File::options();
-        options.write(true).create(true).truncate(false).mode(0o600);
-        let lock = options.open(path.join("lock")).context(what)?;
-        flock(&lock, FlockOperation::LockExclusive).context(what)?;
-        Ok(Self { path, _lock: lock })
+impl Entry {
+    fn is_same(&self, other: &Self) -> bool {
+        let timed = self.body == Body::Dir || self.modified == other.modified;
+        timed
+            && (&self.path, &self.body, self.mode, self.owner)
+                == (&other.path, &other.body, other.mode, other.owner)
+            && self.meant().eq(other.meant())
     }
 
-    pub(super) fn manifests(&self) -> Vec<Manifest> {
-        read_all(&self.path)
-    }
-
-    /// The checkpoint of that number, or the newest.
-    pub(super) fn find(&self, session: &Session, number: Option<u32>) -> Result<Manifest> {
-        let id = &session.snapshot.id;
-        let mut all = self.manifests();
-        let at = match number {
-            Some(number) => all.iter().position(|manifest| manifest.number == number),
-            None => all.len().checked_sub(1),
-        };
-        match at {
-            Some(at) => Ok(all.swap_remove(at)),
-            None => {
-                let what = match number {
-                    Some(number) => format!("session {id} has no checkpoint {number}"),
-                    None => format!("session {id} has no checkpoint"),
-                };
-                let lists = format!("landbox show {id} lists them; ");
-                let lists = if all.is_empty() { "" } else { &lists };
-                let hint = format!("{lists}landbox checkpoint {id} takes one");
-                Err(Failure::new(Kind::Usage, what).hint(hint))
-            }
-        }
-    }
-
-    pub(super) fn write(&self, manifest: &Manifest) -> Result<()> {
-        write_json(&self.path.join(format!("{}.json", manifest.number)), manifest, 0o600)
-    }
-
-    pub(super) fn remove(&self, number: u32) -> Result<()> {
-        let path = self.path.join(format!("{number}.json"));
-        std::fs::remove_file(&path).context(|| format!("can't remove {}", show(&path)))
-    }
-
-    pub(super) fn marker(&self) -> PathBuf {
-        self.path.join(REWINDING)
-    }
-
-    pub(super) fn rewinding(&self) -> Option<u32> {
-        serde_json::from_slice(&std::fs::read(self.marker()).ok()?).ok()
-    }
-
-    fn objects(&self) -> PathBuf {
-        self.path.join("objects")
-    }
-
-    /// Where content of that digest lies.
-    pub(super) fn object(&self, digest: &Digest) -> PathBuf {
-        self.objects().join(digest.to_string().trim_start_matches("sha256:"))
-    }
-
-    /// A file for content whose digest is not known yet.
-    pub(super) fn fresh(&self) -> std::io::Result<tempfile::NamedTempFile> {
-        tempfile::Builder::new().prefix(".new-").tempfile_in(self.objects())
-    }
-
-    /// Bytes that the content takes on disk.
-    pub(super) fn bytes(&self) -> u64 {
-        crate::overlay::remove::disk_usage(&self.objects())
-    }
-
-    /// Removes content that no checkpoint names.
-    pub(super) fn sweep(&self) -> Result<()> {
-        let manifests = self.manifests();
-        let used: HashSet<PathBuf> = manifests
-            .iter()
-            .flat_map(Manifest::digests)
-            .map(|digest| self.object(digest))
-            .collect();
-        let what = || format!("can't sweep {}", show(&self.path));
-        for entry in std::fs::read_dir(self.objects()).context(what)? {
-            let path = entry.context(what)?.path();
-            if !used.contains(&path) {
-                std::fs::remove_file(&path).context(what)?;
-            }
-        }
-        Ok(())
+    /// The attributes that say something.
+    fn meant(&self) -> impl Iterator<Item = &(Vec<u8>, Vec<u8>)> {
+        const NOTES: [&[u8]; 5] = [
+            b"user.overlay.origin",
+            b"user.overlay.impure",
+            b"user.overlay.nlink",
+            b"user.overlay.uuid",
+            b"user.fuseoverlayfs.origin",
+        ];
+        self.attributes.iter().filter(|(name, _)| !NOTES.contains(&name.as_slice()))
     }
 }

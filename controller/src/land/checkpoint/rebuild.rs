@@ -1,13 +1,13 @@
 //! A layer made anew from what a checkpoint says of it.
 
-use super::model::{Body, Entry, Folder};
+use super::folder::Folder;
+use super::model::{Body, Entry};
 use crate::land::content;
 use crate::land::kind::EntryType;
 use crate::land::tree::Tree;
 use landbox_shared::path::RelPath;
 use rustix::fs::{
-    self, AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_OMIT, Uid,
-    XattrFlags,
+    self, AtFlags, FileType, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, Uid, XattrFlags,
 };
 use rustix::io::Errno;
 use std::fs::File;
@@ -34,11 +34,6 @@ pub(super) fn rebuild(entries: &[Entry], folder: &Folder, path: &Path) -> io::Re
     Ok(())
 }
 
-/// Puts one folder in the place of another, in one step.
-pub(super) fn exchange(one: &Path, other: &Path) -> io::Result<()> {
-    Ok(fs::renameat_with(fs::CWD, one, fs::CWD, other, RenameFlags::EXCHANGE)?)
-}
-
 fn object(
     place: &OwnedFd,
     path: &RelPath,
@@ -54,9 +49,11 @@ fn object(
             let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
             let to = File::from(fs::openat(place, name, flags, Mode::from_raw_mode(0o600))?);
             // Shared where the file system can, which costs nothing; a copy elsewhere.
-            if fs::ioctl_ficlone(&to, &from).is_err()
-                && content::copy(&from, &to)? != (*size, *digest)
-            {
+            let held = match fs::ioctl_ficlone(&to, &from) {
+                Ok(()) => content::digest(&to)?,
+                Err(_) => content::copy(&from, &to)?,
+            };
+            if held != (*size, *digest) {
                 return Err(io::Error::other("the content of the checkpoint is damaged"));
             }
             finish(&to, entry)

@@ -1,60 +1,125 @@
 //! One look at every layer of a session, with its content put away.
 
-use super::MOST_BYTES;
-use super::model::{Body, Entry, Folder, Picture};
+use super::folder::Folder;
+use super::known::{self, Known};
+use super::model::{Body, Entry, Layers, Picture};
 use crate::error::{Context, Failure, Kind, Result};
+use crate::land::base::Stamp;
 use crate::land::content;
 use crate::land::kind::EntryType;
 use crate::land::tree::{self, Meta, Tree, is_absence};
 use crate::session::store::{Session, show};
+use landbox_shared::digest::Digest;
 use landbox_shared::path::RelPath;
-use rustix::fs::{fgetxattr, flistxattr};
+use landbox_shared::policy::{LayerPolicy, Policy};
 use std::collections::HashMap;
+use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
+use std::time::Instant;
 
-/// Most objects of one session.
-const MOST_ENTRIES: usize = 2_000_000;
-/// Longest list of an object's attributes, and longest value.
-const ATTRIBUTES: usize = 64 << 10;
+/// What a look may cost.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    /// Most objects of one session.
+    pub(super) entries: usize,
+    /// Most bytes that the content of all its checkpoints takes.
+    pub(super) bytes: u64,
+    /// Whether a part of the file system must stay free.
+    pub(super) spare: bool,
+    /// Until when it must be done.
+    pub(super) until: Option<Instant>,
+}
+
+/// Why there is no picture.
+#[derive(Debug)]
+pub(super) enum Obstacle {
+    /// It would take more bytes than it may.
+    Room(Failure),
+    /// Anything else.
+    Other(Failure),
+}
+
+impl Obstacle {
+    pub(super) fn failure(self) -> Failure {
+        match self {
+            Self::Room(failure) | Self::Other(failure) => failure,
+        }
+    }
+}
+
+impl From<Failure> for Obstacle {
+    fn from(failure: Failure) -> Self {
+        Self::Other(failure)
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("there is no room for more checkpoints of this session")]
+struct NoRoom;
+
+/// Where the login files lie in a layer that are kept in step with the real ones. No picture holds them: a token that was
+/// taken back must not come back, nor lie about.
+pub(super) fn logins(policy: &Policy, layer: &LayerPolicy) -> Vec<RelPath> {
+    policy.credentials.iter().filter_map(|path| path.relative_to(&layer.target)).collect()
+}
 
 /// Looks at every layer. Content that no checkpoint had yet is copied.
-pub(super) fn look(session: &Session, folder: &Folder) -> Result<Vec<Picture>> {
-    let mut room = MOST_BYTES.saturating_sub(folder.bytes());
+pub(super) fn look(
+    session: &Session,
+    folder: &Folder,
+    known: &Known<'_>,
+    bounds: &Bounds,
+) -> Result<Layers, Obstacle> {
+    let looked = known::now();
+    let mut store = Store { folder, bounds, room: None, clones: true };
     let mut entries = 0;
-    let mut out = Vec::new();
-    for layer in &session.snapshot.policy.layers {
+    let mut pictures = Vec::new();
+    let policy = &session.snapshot.policy;
+    for layer in &policy.layers {
         let upper = session.upper(&layer.id);
         let tree = match Tree::open(&upper) {
             Ok(tree) => tree,
             // It never started.
             Err(e) if is_absence(&e) => continue,
-            Err(e) => return Err(e).context(|| format!("can't read {}", show(&upper))),
+            Err(e) => Err(e).context(|| format!("can't read {}", show(&upper)))?,
         };
-        let mut walk = Walk { tree: &tree, folder, room, names: HashMap::new(), found: Vec::new() };
-        walk.all(MOST_ENTRIES - entries)
-            .map_err(|(path, e)| refusal(session, path.as_ref(), &e))?;
-        room = walk.room;
+        let timed = tree::has_kernel_time(tree.root());
+        let mut walk = Walk {
+            tree: &tree,
+            store: &mut store,
+            known: Some(known).filter(|_| timed),
+            logins: logins(policy, layer),
+            names: HashMap::new(),
+            found: Vec::new(),
+        };
+        walk.all(bounds.entries - entries).map_err(|(path, e)| refusal(session, path, &e))?;
         entries += walk.found.len();
-        out.push(Picture { layer: layer.id.clone(), entries: walk.found });
+        pictures.push(Picture { layer: layer.id.clone(), entries: walk.found });
     }
-    Ok(out)
+    Ok(Layers { looked, pictures })
 }
 
-fn refusal(session: &Session, path: Option<&RelPath>, error: &io::Error) -> Failure {
+fn refusal(session: &Session, path: Option<RelPath>, error: &io::Error) -> Obstacle {
     let id = &session.snapshot.id;
-    let place = path.map_or_else(|| "the layer's root".to_owned(), ToString::to_string);
-    Failure::new(
-        Kind::Refused,
-        format!("no checkpoint of session {id} was taken: {place}: {error}"),
-    )
-    .hint("what can't be read can't be kept; chmod it inside the session, or run as root")
+    let place = path.map_or_else(|| "the layer's root".to_owned(), |path| path.to_string());
+    let what = format!("no checkpoint of session {id} was taken: {place}: {error}");
+    let failure = Failure::new(Kind::Refused, what);
+    if error.get_ref().is_some_and(|e| e.is::<NoRoom>()) {
+        return Obstacle::Room(failure);
+    }
+    if error.kind() == io::ErrorKind::PermissionDenied {
+        let hint = "what can't be read can't be kept; chmod it inside the session, or run as root";
+        return Obstacle::Other(failure.hint(hint));
+    }
+    Obstacle::Other(failure)
 }
 
-struct Walk<'a> {
+struct Walk<'a, 'b> {
     tree: &'a Tree,
-    folder: &'a Folder,
-    room: u64,
+    store: &'a mut Store<'b>,
+    known: Option<&'a Known<'a>>,
+    logins: Vec<RelPath>,
     /// The first name of a file that has several.
     names: HashMap<((u32, u32), u64), RelPath>,
     found: Vec<Entry>,
@@ -62,7 +127,7 @@ struct Walk<'a> {
 
 type At<T> = std::result::Result<T, (Option<RelPath>, io::Error)>;
 
-impl Walk<'_> {
+impl Walk<'_, '_> {
     fn all(&mut self, most: usize) -> At<()> {
         let mut todo: Vec<Option<RelPath>> = vec![None];
         while let Some(path) = todo.pop() {
@@ -74,8 +139,8 @@ impl Walk<'_> {
                 Err(e) => return Err(at(e)),
             };
             let meta = tree::meta_of(&dir).map_err(at)?;
-            let entry = entry(path.clone(), Body::Dir, &meta, attributes(&dir).map_err(at)?);
-            self.found.push(entry);
+            let attributes = tree::list_attributes(&dir).map_err(at)?;
+            self.found.push(entry(path.clone(), Body::Dir, &meta, attributes));
             let mut names = tree::names(&dir).map_err(at)?;
             names.sort_unstable();
             for name in names {
@@ -84,10 +149,14 @@ impl Walk<'_> {
                     Some(parent) => parent.join(&name),
                 };
                 let child = child.map_err(|_| at(io::Error::other("it holds names too deep")))?;
+                if self.logins.contains(&child) {
+                    continue;
+                }
                 let Some(meta) = tree::meta_at(&dir, &name).map_err(at)? else { continue };
                 if self.found.len() >= most {
                     return Err(at(io::Error::other("the layers hold too many objects")));
                 }
+                self.store.in_time().map_err(at)?;
                 if meta.kind == EntryType::Dir {
                     todo.push(Some(child));
                     continue;
@@ -120,10 +189,7 @@ impl Walk<'_> {
                     }
                     self.names.insert(key, path.clone());
                 }
-                let file = tree::file_at(dir, name)?;
-                let (size, digest) = self.keep(&file)?;
-                let body = Body::File { digest, size };
-                return Ok(Some(entry(Some(path.clone()), body, meta, attributes(&file)?)));
+                return self.file(dir, name, path, meta).map(Some);
             }
             EntryType::Symlink => Body::Link(tree::link_at(dir, name)?),
             kind @ (EntryType::Fifo | EntryType::CharDevice | EntryType::BlockDevice) => {
@@ -136,22 +202,85 @@ impl Walk<'_> {
         Ok(Some(entry(Some(path.clone()), body, meta, Vec::new())))
     }
 
+    fn file(
+        &mut self,
+        dir: &OwnedFd,
+        name: &[u8],
+        path: &RelPath,
+        meta: &Meta,
+    ) -> io::Result<Entry> {
+        if let Some(known) = self.known.and_then(|known| known.get(meta))
+            && let Body::File { digest, size } = &known.body
+            && self.store.folder.holds(digest, *size)
+        {
+            let attributes = known.attributes.clone();
+            let entry = entry(Some(path.clone()), known.body.clone(), meta, attributes);
+            return Ok(Entry { stamp: Some(Stamp::of(meta)), ..entry });
+        }
+        let file = tree::file_at(dir, name)?;
+        // Before it is read: who writes to it meanwhile gives it another stamp.
+        let meta = &tree::meta_of(&file)?;
+        let (size, digest) = self.store.keep(&file)?;
+        let attributes = tree::list_attributes(&file)?;
+        let entry = entry(Some(path.clone()), Body::File { digest, size }, meta, attributes);
+        Ok(Entry { stamp: Some(Stamp::of(meta)), ..entry })
+    }
+}
+
+/// Where content goes.
+struct Store<'a> {
+    folder: &'a Folder,
+    bounds: &'a Bounds,
+    /// What may still be written, once somebody asks.
+    room: Option<u64>,
+    /// Whether the file system may share blocks between files.
+    clones: bool,
+}
+
+impl Store<'_> {
+    fn in_time(&self) -> io::Result<()> {
+        match self.bounds.until {
+            Some(until) if Instant::now() > until => {
+                Err(io::Error::other("to read the layers takes too long"))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
     /// Puts content away, if it is not there yet.
-    fn keep(&mut self, file: &std::fs::File) -> io::Result<(u64, landbox_shared::digest::Digest)> {
+    fn keep(&mut self, file: &File) -> io::Result<(u64, Digest)> {
+        let blocks = std::os::unix::fs::MetadataExt::blocks(&file.metadata()?);
+        let bytes = blocks.saturating_mul(512);
+        // To read it takes long, and it would not fit anyway.
+        if self.bounds.until.is_some() && bytes > self.bounds.bytes {
+            return Err(io::Error::other(NoRoom));
+        }
         let (size, digest) = content::digest(file)?;
-        if self.folder.object(&digest).exists() {
+        if self.folder.holds(&digest, size) {
             return Ok((size, digest));
         }
-        let blocks = std::os::unix::fs::MetadataExt::blocks(&file.metadata()?);
-        let Some(room) = self.room.checked_sub(blocks.saturating_mul(512)) else {
-            return Err(io::Error::other("there is no room for more checkpoints of this session"));
+        let Some(room) = self.room().checked_sub(bytes) else {
+            return Err(io::Error::other(NoRoom));
         };
-        self.room = room;
+        self.room = Some(room);
         let to = self.folder.fresh()?;
+        self.clones = self.clones && rustix::fs::ioctl_ficlone(&to, file).is_ok();
         // What it is called by is what was copied; written meanwhile, it is another content.
-        let (size, digest) = content::copy(file, to.as_file())?;
+        let (size, digest) = if self.clones {
+            content::digest(to.as_file())?
+        } else {
+            content::copy(file, to.as_file())?
+        };
         to.persist(self.folder.object(&digest))?;
         Ok((size, digest))
+    }
+
+    fn room(&mut self) -> u64 {
+        let (folder, bounds) = (self.folder, self.bounds);
+        *self.room.get_or_insert_with(|| {
+            let room = bounds.bytes.saturating_sub(folder.bytes());
+            if bounds.spare { room.min(folder.free()) } else { room }
+        })
     }
 }
 
@@ -162,25 +291,5 @@ fn entry(
     attributes: Vec<(Vec<u8>, Vec<u8>)>,
 ) -> Entry {
     let Meta { mode, uid, gid, mtime, .. } = *meta;
-    Entry { path, body, mode, owner: (uid, gid), modified: mtime, attributes }
-}
-
-fn attributes(fd: impl AsFd) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
-    let mut names = vec![0; ATTRIBUTES];
-    let length = match flistxattr(&fd, &mut names[..]) {
-        Ok(length) => length,
-        Err(rustix::io::Errno::NOTSUP) => return Ok(Vec::new()),
-        Err(e) => return Err(e.into()),
-    };
-    let mut out = Vec::new();
-    let mut value = vec![0; ATTRIBUTES];
-    for name in names[..length].split(|b| *b == 0).filter(|name| !name.is_empty()) {
-        match fgetxattr(&fd, name, &mut value[..]) {
-            Ok(length) => out.push((name.to_vec(), value[..length].to_vec())),
-            Err(rustix::io::Errno::NODATA) => {}
-            Err(e) => return Err(e.into()),
-        }
-    }
-    out.sort();
-    Ok(out)
+    Entry { path, body, mode, owner: (uid, gid), modified: mtime, attributes, stamp: None }
 }

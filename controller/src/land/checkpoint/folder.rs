@@ -1,0 +1,259 @@
+//! The folder in which a session's checkpoints lie.
+
+use super::model::{Checkpoint, Head, Manifest};
+use super::{Skipped, start};
+use crate::error::{Context, Failure, Kind, Result};
+use crate::session::store::{Session, show, write_json};
+use landbox_shared::digest::Digest;
+use rustix::fs::{FlockOperation, flock};
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+const FOLDER: &str = "checkpoints";
+const REWINDING: &str = "rewinding";
+const SKIPPED: &str = "skipped";
+const NEXT: &str = "next";
+
+/// The folder of a session's checkpoints, held against others.
+#[derive(Debug)]
+pub(super) struct Folder {
+    path: PathBuf,
+    _lock: File,
+}
+
+/// The checkpoints of a session, oldest first.
+pub fn list(session: &Session) -> Vec<Checkpoint> {
+    heads(&session.dir.join(FOLDER)).iter().map(Head::summary).collect()
+}
+
+/// What the session's checkpoints take on the disk.
+pub fn bytes(session: &Session) -> u64 {
+    crate::overlay::remove::disk_usage(&session.dir.join(FOLDER))
+}
+
+/// Why the newest turn began without a checkpoint, if it did.
+pub fn skipped(session: &Session) -> Option<Skipped> {
+    serde_json::from_slice(&std::fs::read(session.dir.join(FOLDER).join(SKIPPED)).ok()?).ok()
+}
+
+/// Whether going back was cut short.
+pub(super) fn is_rewinding(session: &Session) -> bool {
+    session.dir.join(FOLDER).join(REWINDING).exists()
+}
+
+/// The numbers of what lies there, in order.
+fn numbers(path: &Path) -> io::Result<Vec<u32>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(path)? {
+        let name = entry?.file_name();
+        found.extend(name.to_str().and_then(|n| n.strip_suffix(".json")?.parse::<u32>().ok()));
+    }
+    found.sort_unstable();
+    Ok(found)
+}
+
+/// One that a power cut has torn is none.
+fn heads(path: &Path) -> Vec<Head> {
+    let head = |number: u32| {
+        let file = File::open(path.join(format!("{number}.json"))).ok()?;
+        Head::read(number, &mut BufReader::new(file)).ok()
+    };
+    numbers(path).unwrap_or_default().into_iter().filter_map(head).collect()
+}
+
+/// Whether an error of reading a checkpoint says that there is none: nothing there, or what a power cut has left of one.
+fn is_none(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidData, NotFound, UnexpectedEof};
+    matches!(error.kind(), NotFound | InvalidData | UnexpectedEof)
+}
+
+impl Folder {
+    /// Waits until nobody else has it.
+    pub(super) fn open(session: &Session) -> Result<Self> {
+        let path = session.dir.join(FOLDER);
+        let what = || format!("can't use {}", show(&path));
+        let mut make = std::fs::DirBuilder::new();
+        make.recursive(true).mode(0o700).create(path.join("objects")).context(what)?;
+        let mut options = File::options();
+        options.write(true).create(true).truncate(false).mode(0o600);
+        let lock = options.open(path.join("lock")).context(what)?;
+        flock(&lock, FlockOperation::LockExclusive).context(what)?;
+        Ok(Self { path, _lock: lock })
+    }
+
+    pub(super) fn heads(&self) -> Vec<Head> {
+        heads(&self.path)
+    }
+
+    /// One that is there.
+    pub(super) fn read(&self, number: u32) -> io::Result<Manifest> {
+        Manifest::read(number, BufReader::new(File::open(self.manifest(number))?))
+    }
+
+    /// The newest that can be read.
+    pub(super) fn newest(&self) -> Option<Manifest> {
+        self.read(self.heads().last()?.number).ok()
+    }
+
+    /// The checkpoint of that number, 0 being the beginning; without one the newest, or else the beginning.
+    pub(super) fn find(&self, session: &Session, number: Option<u32>) -> Result<Manifest> {
+        let id = &session.snapshot.id;
+        let all = self.heads();
+        let number = number.or_else(|| all.last().map(|head| head.number)).unwrap_or(0);
+        if number == 0 {
+            return start::beginning(session);
+        }
+        if !all.iter().any(|head| head.number == number) {
+            let lists = format!("landbox show {id} lists them; ");
+            let lists = if all.is_empty() { "" } else { &lists };
+            return Err(Failure::new(
+                Kind::Usage,
+                format!("session {id} has no checkpoint {number}"),
+            )
+            .hint(format!("{lists}landbox checkpoint {id} takes one")));
+        }
+        self.read(number).context(|| format!("can't read checkpoint {number} of session {id}"))
+    }
+
+    /// Keeps a picture as the next checkpoint.
+    pub(super) fn write(&self, manifest: &mut Manifest) -> Result<()> {
+        let last = self.heads().last().map_or(0, |last| last.number);
+        manifest.head.number = last.saturating_add(1);
+        self.put(manifest, &self.manifest(manifest.head.number))
+    }
+
+    /// Makes a picture ready that becomes the next checkpoint if a turn begins now.
+    pub(super) fn write_next(&self, manifest: &Manifest) -> Result<()> {
+        self.put(manifest, &self.next())
+    }
+
+    /// Keeps what was made ready, if it is still there. Gives its number.
+    pub(super) fn keep_next(&self) -> Result<Option<u32>> {
+        let last = self.heads().last().map_or(0, |last| last.number);
+        let number = last.saturating_add(1);
+        match std::fs::rename(self.next(), self.manifest(number)) {
+            Ok(()) => Ok(Some(number)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e).context(|| "can't keep a checkpoint".into()),
+        }
+    }
+
+    /// Forgets what was made ready.
+    pub(super) fn forget_next(&self) {
+        let _ = std::fs::remove_file(self.next());
+    }
+
+    fn put(&self, manifest: &Manifest, path: &Path) -> Result<()> {
+        let write = || -> io::Result<()> {
+            let mut file = tempfile::Builder::new().prefix(".write-").tempfile_in(&self.path)?;
+            let mut out = BufWriter::with_capacity(256 << 10, &mut file);
+            manifest.write(&mut out)?;
+            out.flush()?;
+            drop(out);
+            file.persist(path)?;
+            Ok(())
+        };
+        write().context(|| format!("can't write {}", show(path)))
+    }
+
+    pub(super) fn remove(&self, number: u32) -> Result<()> {
+        let path = self.manifest(number);
+        std::fs::remove_file(&path).context(|| format!("can't remove {}", show(&path)))
+    }
+
+    /// Says why a turn begins without one, or takes that back.
+    pub(super) fn note_skipped(&self, skipped: Option<&Skipped>) -> Result<()> {
+        let path = self.path.join(SKIPPED);
+        match skipped {
+            Some(skipped) => write_json(&path, skipped, 0o600),
+            None => match std::fs::remove_file(&path) {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                    Err(e).context(|| format!("can't remove {}", show(&path)))
+                }
+                Ok(()) | Err(_) => Ok(()),
+            },
+        }
+    }
+
+    /// There while a session is on its way back to the checkpoint that it names.
+    pub(super) fn marker(&self) -> PathBuf {
+        self.path.join(REWINDING)
+    }
+
+    pub(super) fn rewinding(&self) -> Option<u32> {
+        serde_json::from_slice(&std::fs::read(self.marker()).ok()?).ok()
+    }
+
+    fn manifest(&self, number: u32) -> PathBuf {
+        self.path.join(format!("{number}.json"))
+    }
+
+    fn next(&self) -> PathBuf {
+        self.path.join(NEXT)
+    }
+
+    fn objects(&self) -> PathBuf {
+        self.path.join("objects")
+    }
+
+    /// Where content of that digest lies.
+    pub(super) fn object(&self, digest: &Digest) -> PathBuf {
+        self.objects().join(digest.to_string().trim_start_matches("sha256:"))
+    }
+
+    /// Whether content is there: whole, as far as its size tells after a power cut.
+    pub(super) fn holds(&self, digest: &Digest, size: u64) -> bool {
+        std::fs::symlink_metadata(self.object(digest)).is_ok_and(|meta| meta.len() == size)
+    }
+
+    /// A file for content whose digest is not known yet.
+    pub(super) fn fresh(&self) -> io::Result<tempfile::NamedTempFile> {
+        tempfile::Builder::new().prefix(".new-").tempfile_in(self.objects())
+    }
+
+    /// Bytes that the content takes on disk.
+    pub(super) fn bytes(&self) -> u64 {
+        crate::overlay::remove::disk_usage(&self.objects())
+    }
+
+    /// Bytes that may be written to the file system without filling it: a tenth of it stays free.
+    pub(super) fn free(&self) -> u64 {
+        let Ok(stat) = rustix::fs::statvfs(&self.path) else { return 0 };
+        let spare = stat.f_bavail.saturating_sub(stat.f_blocks / 10);
+        spare.saturating_mul(stat.f_frsize)
+    }
+
+    /// Removes content that no checkpoint names, nor what was made ready. One that a power cut has torn names nothing.
+    pub(super) fn sweep(&self) -> Result<()> {
+        let what = || format!("can't sweep {}", show(&self.path));
+        let all = numbers(&self.path).context(what)?;
+        let files = all.into_iter().map(|number| self.manifest(number)).chain([self.next()]);
+        let mut used = HashSet::new();
+        for file in files {
+            let read = File::open(file).and_then(|file| Manifest::read(0, BufReader::new(file)));
+            match read {
+                Ok(manifest) => {
+                    used.extend(manifest.layers.digests().map(|digest| self.object(digest)));
+                }
+                Err(e) if is_none(&e) => {}
+                Err(e) => return Err(e).context(what),
+            }
+        }
+        for entry in std::fs::read_dir(self.objects()).context(what)? {
+            let path = entry.context(what)?.path();
+            if !used.contains(&path) {
+                std::fs::remove_file(&path).context(what)?;
+            }
+        }
+        // What a writer that was killed has left.
+        for entry in std::fs::read_dir(&self.path).context(what)?.flatten() {
+            if entry.file_name().as_encoded_bytes().starts_with(b".write-") {
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,38 @@
+//! The beginning of a session, which is checkpoint 0 of each and needs no file: layers in which nothing was written.
+
+use super::model::{Body, Entry, Layers, Manifest, Picture, Reason};
+use crate::error::{Context, Result};
+use crate::land::tree::{self, Tree, is_absence};
+use crate::overlay::prepare;
+use crate::session::store::{Session, show};
+
+/// What the session's layers held before its first command.
+pub(super) fn beginning(session: &Session) -> Result<Manifest> {
+    let mut pictures = Vec::new();
+    for layer in &session.snapshot.policy.layers {
+        let upper = session.upper(&layer.id);
+        let what = || format!("can't read {}", show(&upper));
+        let tree = match Tree::open(&upper) {
+            Ok(tree) => tree,
+            // It never started.
+            Err(e) if is_absence(&e) => continue,
+            Err(e) => return Err(e).context(what),
+        };
+        let meta = tree::meta_of(tree.root()).context(what)?;
+        let mut attributes = tree::list_attributes(tree.root()).context(what)?;
+        // What the back end noted, the session brought about.
+        attributes.retain(|(name, _)| prepare::is_copied(name));
+        let root = Entry {
+            path: None,
+            body: Body::Dir,
+            mode: meta.mode,
+            owner: (meta.uid, meta.gid),
+            modified: meta.mtime,
+            attributes,
+            stamp: None,
+        };
+        pictures.push(Picture { layer: layer.id.clone(), entries: vec![root] });
+    }
+    let layers = Layers { looked: (0, 0), pictures };
+    Ok(Manifest::new(session.snapshot.created_at.clone(), Reason::Asked(None), layers))
+}

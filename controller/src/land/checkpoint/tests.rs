@@ -1,0 +1,271 @@
+//! Checkpoints of layers that a real overlay wrote.
+
+use super::folder::Folder;
+use super::turn::{Ready, Work};
+use super::*;
+use crate::land::testing::{Fixture, WORLDS, World};
+use landbox_shared::path::RelPath;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+const BASE: &str = "mkdir d; echo base > d/f; echo gone > gone";
+
+fn each(test: impl Fn(&Fixture)) {
+    for world in WORLDS.into_iter().filter(|world| world.is_here()) {
+        test(&Fixture::new(world, BASE));
+    }
+}
+
+fn turn(fixture: &Fixture, number: u32) -> Ready {
+    let session = fixture.session();
+    let folder = Folder::open(&session).unwrap();
+    let mut work = Work::new(&session, false);
+    let ready = work.prepare(&folder, number);
+    let copy = match &ready {
+        Ready::Failed(why) => Ready::Failed(why.clone()),
+        Ready::No => Ready::No,
+        Ready::Unchanged => Ready::Unchanged,
+        Ready::Next => Ready::Next,
+    };
+    work.begin(&folder, number, ready);
+    copy
+}
+
+fn numbers(fixture: &Fixture) -> Vec<(u32, Option<u32>)> {
+    list(&fixture.session()).iter().map(|c| (c.number, c.turn)).collect()
+}
+
+#[test]
+fn a_turn_that_finds_nothing_new_takes_no_checkpoint() {
+    each(|fixture| {
+        fixture.task("true");
+        assert_eq!(turn(fixture, 2), Ready::Unchanged);
+        fixture.task("echo 1 > d/f; rm gone");
+        assert_eq!(turn(fixture, 3), Ready::Next);
+        // When something was put into a folder and taken away again is no difference.
+        fixture.task("touch d/x; rm d/x");
+        assert_eq!(turn(fixture, 4), Ready::Unchanged);
+        fixture.task("chmod 600 d/f");
+        assert_eq!(turn(fixture, 5), Ready::Next);
+        assert_eq!(numbers(fixture), [(1, Some(3)), (2, Some(5))]);
+    });
+}
+
+#[test]
+fn the_beginning_is_a_checkpoint_that_takes_nothing() {
+    each(|fixture| {
+        fixture.task("true");
+        let empty = fixture.lines();
+        fixture.task("echo 1 > d/f; rm gone; mkdir n; chmod 700 n; echo x > n/x");
+        let changed = fixture.lines();
+        assert_ne!(empty, changed);
+        let gone_back = rewind(&fixture.state, &fixture.id, None).unwrap();
+        assert_eq!((gone_back.back.number, gone_back.before.map(|b| b.number)), (0, Some(1)));
+        assert_eq!(fixture.lines(), empty);
+        rewind(&fixture.state, &fixture.id, None).unwrap();
+        assert_eq!(fixture.lines(), changed, "what was replaced is the newest");
+        // There already.
+        let again = rewind(&fixture.state, &fixture.id, Some(1)).unwrap();
+        assert!(again.before.is_none());
+    });
+}
+
+#[test]
+fn the_oldest_of_each_sort_makes_room_for_the_next_and_for_no_other() {
+    let fixture = Fixture::new(World::UserKernel, BASE);
+    fixture.task("true");
+    let layer = fixture.session().upper(&project(&fixture.session()).id);
+    take(&fixture.state, &fixture.id, Some("mine".into())).unwrap();
+    for number in 0..30 {
+        fs::write(layer.join("f"), number.to_string()).unwrap();
+        assert_eq!(turn(&fixture, number), Ready::Next);
+    }
+    let all = numbers(&fixture);
+    assert_eq!(all.len(), 1 + MOST_TURNS);
+    assert_eq!((all[0], all[1]), ((1, None), (12, Some(10))));
+    // Content that nothing names goes, too, if not at once.
+    let objects = fixture.session().dir.join("checkpoints/objects");
+    assert!(fs::read_dir(&objects).unwrap().count() < MOST_TURNS + 8);
+    for number in 0..MOST {
+        fs::write(layer.join("f"), format!("x{number}")).unwrap();
+        take(&fixture.state, &fixture.id, None).unwrap();
+    }
+    let all = numbers(&fixture);
+    assert_eq!(all.len(), MOST + MOST_TURNS);
+    assert!(all.iter().all(|one| *one != (1, None)));
+    assert_eq!(fs::read_dir(&objects).unwrap().count(), MOST + MOST_TURNS);
+}
+
+fn project(session: &Session) -> &LayerPolicy {
+    crate::land::layer::project_of(session).unwrap()
+}
+
+#[test]
+fn what_is_unchanged_takes_no_room_again_and_is_not_read_again_once_it_has_settled() {
+    let fixture = Fixture::new(World::UserKernel, BASE);
+    fixture.task("head -c 300000 /dev/zero | tr '\\0' x > big; echo 1 > d/f");
+    assert_eq!(turn(&fixture, 2), Ready::Next);
+    let session = fixture.session();
+    let before = bytes(&session);
+    fixture.task("echo 2 > d/f");
+    assert_eq!(turn(&fixture, 3), Ready::Next);
+    assert!(bytes(&session) - before < 20_000, "{before} {}", bytes(&session));
+    // As if the look had been a while after the writing: then the file is known by its stamp, and not opened.
+    let folder = Folder::open(&session).unwrap();
+    let mut earlier = folder.newest().unwrap().layers;
+    earlier.looked.0 += 1000;
+    let known = known::Known::of([&earlier]);
+    let big = session.upper(&project(&session).id).join("big");
+    let change =
+        |mode| fs::set_permissions(&big, std::os::unix::fs::PermissionsExt::from_mode(mode));
+    let meta = || crate::land::tree::meta_of(fs::File::open(&big).unwrap()).unwrap();
+    assert!(known.get(&meta()).is_some());
+    change(0o600).unwrap();
+    assert!(known.get(&meta()).is_none());
+}
+
+#[test]
+fn without_room_the_older_ones_of_its_sort_go_and_then_it_is_skipped_with_a_word() {
+    let fixture = Fixture::new(World::UserKernel, BASE);
+    fixture.task("true");
+    let session = fixture.session();
+    let layer = session.upper(&project(&session).id);
+    let folder = Folder::open(&session).unwrap();
+    let mut work = Work::new(&session, false);
+    work.bytes = 350 << 10;
+    let mut step = |number: u32, size: usize| {
+        fs::write(layer.join("f"), vec![u8::try_from(number).unwrap(); size]).unwrap();
+        let ready = work.prepare(&folder, number);
+        work.begin(&folder, number, ready);
+        numbers(&fixture)
+    };
+    for number in 1..=3 {
+        step(number, 100 << 10);
+    }
+    assert_eq!(step(4, 100 << 10), [(3, Some(3)), (4, Some(4))]);
+    assert_eq!(skipped(&session), None);
+    let kept = step(5, 500 << 10);
+    assert!(kept.iter().all(|one| one.1 != Some(5)));
+    let why = skipped(&session).unwrap();
+    assert!(why.turn == 5 && why.why.contains("f: there is no room for more"), "{why:?}");
+    // It is over when one is taken.
+    step(6, 100);
+    assert_eq!(skipped(&session), None);
+}
+
+#[test]
+fn what_was_made_ready_is_kept_only_if_a_turn_begins_and_its_content_outlives_a_sweep() {
+    let fixture = Fixture::new(World::UserKernel, BASE);
+    fixture.task("echo 1 > d/f");
+    let session = fixture.session();
+    let folder = Folder::open(&session).unwrap();
+    let mut work = Work::new(&session, false);
+    assert_eq!(work.prepare(&folder, 2), Ready::Next);
+    folder.sweep().unwrap();
+    assert!(numbers(&fixture).is_empty());
+    drop(folder);
+    take(&fixture.state, &fixture.id, None).unwrap();
+    let folder = Folder::open(&session).unwrap();
+    work.begin(&folder, 2, Ready::Next);
+    assert_eq!(numbers(&fixture), [(1, None), (2, Some(2))]);
+    fixture.task("echo 2 > d/f");
+    assert_eq!(work.prepare(&folder, 3), Ready::Next);
+    drop(folder);
+    rewind(&fixture.state, &fixture.id, Some(2)).unwrap();
+    assert_eq!(
+        fs::read_to_string(session.upper(&project(&session).id).join("d/f")).unwrap(),
+        "1\n"
+    );
+    // What is not the present any more begins no turn.
+    let folder = Folder::open(&session).unwrap();
+    assert_eq!(folder.keep_next().unwrap(), None);
+    work.begin(&folder, 3, Ready::Next);
+    assert_eq!(numbers(&fixture), [(1, None), (2, Some(2)), (3, None), (4, Some(3))]);
+}
+
+#[test]
+fn going_back_is_gone_on_with_wherever_it_was_cut_short() {
+    each(|fixture| {
+        fixture.task("echo 1 > d/f");
+        take(&fixture.state, &fixture.id, None).unwrap();
+        let wanted = fixture.lines();
+        let session = fixture.session();
+        let layer = session.upper(&project(&session).id);
+        for cut in 0..4 {
+            fixture.task("echo 2 > d/f; rm -f gone; echo x > more");
+            let folder = Folder::open(&session).unwrap();
+            let manifest = folder.find(&session, Some(1)).unwrap();
+            restore::make_ready(&session, &folder, &manifest).unwrap();
+            restore::begin(&session, &folder, &manifest).unwrap();
+            drop(folder);
+            let (new, old) = (layer.with_file_name("rewound"), layer.with_file_name("replaced"));
+            if cut > 0 {
+                fs::rename(&layer, &old).unwrap();
+            }
+            if cut > 1 {
+                fs::rename(&new, &layer).unwrap();
+            }
+            if cut > 2 {
+                crate::overlay::remove::remove_tree(&old).unwrap();
+            }
+            let note = finish(&fixture.state, &session).unwrap().unwrap();
+            assert!(note.ends_with("was on its way back to checkpoint 1, and is there now"));
+            assert_eq!(fixture.lines(), wanted, "{cut}");
+            assert!(!new.exists() && !old.exists());
+            assert_eq!(finish(&fixture.state, &session).unwrap(), None);
+        }
+    });
+}
+
+#[test]
+fn a_damaged_checkpoint_is_refused_and_the_session_stays_as_it_is() {
+    let fixture = Fixture::new(World::UserKernel, BASE);
+    fixture.task("echo 1 > d/f");
+    take(&fixture.state, &fixture.id, None).unwrap();
+    fixture.task("echo 2 > d/f");
+    let session = fixture.session();
+    let now = fixture.lines();
+    let objects = session.dir.join("checkpoints/objects");
+    for object in fs::read_dir(objects).unwrap() {
+        fs::write(object.unwrap().path(), "x\n").unwrap();
+    }
+    let failure = rewind(&fixture.state, &fixture.id, Some(1)).unwrap_err();
+    assert!(failure.message.contains("damaged"), "{failure}");
+    assert_eq!(fixture.lines(), now);
+    assert_eq!(finish(&fixture.state, &session).unwrap(), None);
+    assert!(!session.upper(&project(&session).id).with_file_name("rewound").exists());
+}
+
+#[test]
+fn login_files_are_in_no_checkpoint_and_stay_what_they_are() {
+    let fixture = Fixture::new(World::UserKernel, "mkdir cli; echo real > cli/token");
+    fixture.task("echo old > cli/token; echo 1 > cli/notes; echo link > cli/other");
+    let mut session = fixture.session();
+    let layer = session.upper(&project(&session).id);
+    let policy = &mut session.snapshot.policy;
+    policy.credentials = ["cli/token", "cli/other"].map(|p| policy.project.join(p).unwrap()).into();
+    let folder = Folder::open(&session).unwrap();
+    let layers = asked(&session, &folder, false).unwrap();
+    let paths: Vec<&RelPath> =
+        layers.pictures[0].entries.iter().filter_map(|entry| entry.path.as_ref()).collect();
+    assert_eq!(paths, [&RelPath::new("cli").unwrap(), &RelPath::new("cli/notes").unwrap()]);
+    let objects = session.dir.join("checkpoints/objects");
+    for object in fs::read_dir(objects).unwrap() {
+        assert_eq!(fs::read_to_string(object.unwrap().path()).unwrap(), "1\n");
+    }
+    fs::write(layer.join("cli/token"), "new\n").unwrap();
+    fs::write(layer.join("cli/notes"), "2\n").unwrap();
+    fs::remove_file(layer.join("cli/other")).unwrap();
+    let inode = fs::metadata(layer.join("cli/token")).unwrap().ino();
+    for manifest in [
+        Manifest::new(String::new(), Reason::Asked(None), layers),
+        start::beginning(&session).unwrap(),
+    ] {
+        restore::make_ready(&session, &folder, &manifest).unwrap();
+        restore::begin(&session, &folder, &manifest).unwrap();
+        restore::exchange(&session, &folder).unwrap();
+        assert_eq!(fs::metadata(layer.join("cli/token")).unwrap().ino(), inode);
+        assert!(!layer.join("cli/other").exists());
+    }
+    assert!(!layer.join("cli/notes").exists());
+}
