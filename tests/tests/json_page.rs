@@ -167,6 +167,10 @@ fn ends(page: &mut Page, place: &Place) {
     let killed = place.json(["show"]);
     page.check("Session", &killed);
     page.check("Session", &place.json(["discard", killed["id"].as_str().unwrap(), "--yes"]));
+    // A turn that begins without a checkpoint.
+    place.session(["--name", "u"], ["sh", "-c", "echo x > x; chmod 000 x"]).output().ok();
+    place.landbox(["resume", "u", "--", "true"]).output().ok();
+    page.check("Session", &place.json(["show", "u"]));
     let mut live = place.session(["--name", "t"], ["sh", "-c", "echo up; read x"]);
     let mut live = live.stdin_open().start();
     live.expect("up");
