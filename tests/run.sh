@@ -4,13 +4,13 @@
 #   tests/run.sh                    all: unit tests of every crate, then the suite
 #   tests/run.sh unit [FILTER..]    the unit tests alone
 #   tests/run.sh suite [FILTER..]   the whole-system tests alone; FILTER and options go to the test programs
-#   tests/run.sh --installed [--capable] [--test=FILE].. [FILTER..]
+#   tests/run.sh --installed [--capable|--plain] [--test=FILE].. [FILTER..]
 #                                   the same against the installed packages (see packaging/build.sh), as root: first with the
-#                                   helper's capability, then without, which --capable leaves out; --test names files of
+#                                   helper's capability, then without, or one of the two alone; --test names files of
 #                                   tests/tests. tests/packaging/installed.sh installs for the run alone
 #
 # As root the suite runs sessions both as an ordinary user and as root. As an ordinary user it runs the first half and
-# says so.
+# says so. LANDBOX_TEST_BASE is the folder that it works in, by default one in /srv or in the user's cache.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . packaging/setup.sh
@@ -19,17 +19,17 @@ part=${1:-all}
 shift || true
 case $part in
   all | unit | suite | --installed) ;;
-  *) sed -n '2,13s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+  *) sed -n '2,14s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac
 
 need_packages "${BUILD_PACKAGES[@]}" "${RUN_PACKAGES[@]}" "${TEST_PACKAGES[@]}"
 need_cargo
 
-only=() capable_only=
+only=() ways="capable plain"
 if [ "$part" = --installed ]; then
   while :; do
     case ${1:-} in
-      --capable) capable_only=1 && shift ;;
+      --capable | --plain) ways=${1#--} && shift ;;
       --test=*) only+=("$1") && shift ;;
       *) break ;;
     esac
@@ -66,7 +66,7 @@ for device in /dev/fuse:10:229 /dev/net/tun:10:200; do
 done
 
 if [ "$(id -u)" -eq 0 ]; then
-  base=/srv/landbox-tests
+  base=${LANDBOX_TEST_BASE:-/srv/landbox-tests}
   user=$(awk -F: '$3 >= 1000 && $3 < 60000 { print $1; exit }' /etc/passwd)
   if [ -z "$user" ]; then
     user=landbox-test
@@ -74,7 +74,7 @@ if [ "$(id -u)" -eq 0 ]; then
   fi
   worlds=()
 else
-  base=${XDG_CACHE_HOME:-$HOME/.cache}/landbox-tests
+  base=${LANDBOX_TEST_BASE:-${XDG_CACHE_HOME:-$HOME/.cache}/landbox-tests}
   user=$(id -un)
   worlds=(--skip root_)
   say "== Not root: sessions of root are not tested. For those: sudo tests/run.sh"
@@ -131,28 +131,32 @@ if [ "$part" != --installed ]; then
   finish
 fi
 
-# With the capability, only keys that root enrolled count: every test's user gets one that is.
-key=$base/installed-key
 cleanup() {
   setcap cap_sys_admin=p "$installed_helper"
   [ -z "${id:-}" ] || landbox-audit trust remove "$id" || true
-  rm -rf "$key" "$LANDBOX_TEST_BIN"
+  rm -rf "${key:?}" "$LANDBOX_TEST_BIN"
 }
+key=$base/installed-key
 trap cleanup EXIT
 rm -rf "$key"
-install -d -o "$user" "$key" "$key/project"
-(cd "$key/project" && setpriv --reuid "$LANDBOX_TEST_UID" --regid "$LANDBOX_TEST_GID" --clear-groups \
-  env HOME="$key" landbox run -- true) || true
-[ -f "$key/.config/landbox/keys/signing.key" ] || die "no key was made in $key"
-id=$(basename "$key"/.config/landbox/trusted.d/*.pub .pub)
-read -r -a words <"$key/.config/landbox/trusted.d/$id.pub"
-landbox-audit trust add "${words[@]}"
-[ "$(getcap "$installed_helper")" = "$installed_helper cap_sys_admin=p" ] || die "$installed_helper has not its capability"
-# Not what sets no_new_privs or starts in a user namespace of its own: both are refused with it, by name.
-not_capable=(--skip a_kernel_without_nf_tables_refuses_the_launch_and_says_so
-  --skip a_session_started_inside_another_user_namespace_has_its_link)
-LANDBOX_TEST_KEY=$key/.config/landbox suite "installed, with the capability" "${not_capable[@]}" "$@"
-[ -z "$capable_only" ] || finish
-setcap -r "$installed_helper"
-suite "installed, without the capability" "$@"
+for way in $ways; do
+  if [ "$way" = plain ]; then
+    setcap -r "$installed_helper"
+    suite "installed, without the capability" "$@"
+    continue
+  fi
+  # Only keys that root enrolled count: every test's user gets one that is.
+  install -d -o "$user" "$key" "$key/project"
+  (cd "$key/project" && setpriv --reuid "$LANDBOX_TEST_UID" --regid "$LANDBOX_TEST_GID" --clear-groups \
+    env HOME="$key" landbox run -- true) || true
+  [ -f "$key/.config/landbox/keys/signing.key" ] || die "no key was made in $key"
+  id=$(basename "$key"/.config/landbox/trusted.d/*.pub .pub)
+  read -r -a words <"$key/.config/landbox/trusted.d/$id.pub"
+  landbox-audit trust add "${words[@]}"
+  [ "$(getcap "$installed_helper")" = "$installed_helper cap_sys_admin=p" ] || die "$installed_helper has not its capability"
+  # Not what sets no_new_privs or starts in a user namespace of its own: both are refused with it, by name.
+  not_capable=(--skip a_kernel_without_nf_tables_refuses_the_launch_and_says_so
+    --skip a_session_started_inside_another_user_namespace_has_its_link)
+  LANDBOX_TEST_KEY=$key/.config/landbox suite "installed, with the capability" "${not_capable[@]}" "$@"
+done
 finish
