@@ -71,9 +71,11 @@ pub(crate) fn start() -> Result<Caller, Failure> {
     let maps = [read("/proc/self/uid_map")?, read("/proc/self/gid_map")?];
     let on_host = is_initial_map(&maps[0]);
     let mode = caps::own_mode(on_host)?;
-    let core_limit = getrlimit(Resource::RLIMIT_CORE).stage(STAGE, "reading the core limit")?;
-    // Our memory holds the task's environment. Only the soft limit: the task gets its own back.
-    setrlimit(Resource::RLIMIT_CORE, 0, core_limit.1).stage(STAGE, "setting the core limit")?;
+    let core_limit @ (_, hard) =
+        getrlimit(Resource::RLIMIT_CORE).stage(STAGE, "reading a limit")?;
+    // Our memory holds the task's environment. Not 0, which holds back files alone: with 1 no program gets a core, either.
+    // Only the soft limit: the task gets its own back.
+    setrlimit(Resource::RLIMIT_CORE, hard.min(1), hard).stage(STAGE, "setting the core limit")?;
 
     // A list that can't be read names no home, so that fewer keys count.
     let users = (mode == HelperMode::Root).then(|| bounded(PASSWD, PASSWD_BYTES).ok()).flatten();

@@ -117,6 +117,12 @@ worlds! {
             let owner = fs::metadata(format!("/proc/{pid}/mem")).unwrap().uid();
             assert!(!is_root() || owner == 0, "{pid}: {owner}");
         }
+        // Also while the two are open to whoever writes their id maps: no file, and nothing for a program.
+        for pid in [monitor, init] {
+            let limits = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+            let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
+            assert_eq!(core.split_whitespace().nth(4), Some("1"), "{pid}: {core}");
+        }
         live.close_stdin();
         live.wait().ok();
     }
