@@ -2,21 +2,35 @@
 # Build the Debian packages landbox and landbox-helper.
 #
 #   packaging/build.sh [--programs DIR] [OUT]
+#   packaging/build.sh --release [OUT]
 #
 # They come to OUT, by default target/package. The same sources give the same bytes, wherever they lie: see
 # packaging/reproduce.sh. --programs packs programs that were built before, instead of building them.
+#
+# LANDBOX_PUBLISHER="NAME <ADDRESS>" is who answers for the packages. Without it they name an address that nobody has, which
+# will do on machines of one's own. --release refuses that, and sources that are not what was committed.
 set -euo pipefail
 top=$(cd "$(dirname "$0")/.." && pwd -P)
 . "$top/packaging/setup.sh"
 
+nobody='Landbox developers <landbox@packages.example.org>'
+publisher=${LANDBOX_PUBLISHER:-$nobody}
+[[ $publisher =~ ^[^\<\>]+\ \<[^\<\>@[:space:]]+@[^\<\>@[:space:]]+\>$ ]] || die "LANDBOX_PUBLISHER is not of the form NAME <ADDRESS>"
+release=
+if [ "${1:-}" = "--release" ]; then
+  [[ $publisher != *example.* ]] || die "a release needs a publisher who can be reached: LANDBOX_PUBLISHER=\"NAME <ADDRESS>\""
+  [ -z "$(git -C "$top" status --porcelain 2>&1)" ] || die "a release is made of what was committed: see git status"
+  release=1
+  shift
+fi
 programs=
-if [ "${1:-}" = "--programs" ]; then
+if [ -z "$release" ] && [ "${1:-}" = "--programs" ]; then
   [ $# -ge 2 ] || die "--programs needs a folder"
   programs=$(realpath "$2")
   shift 2
 fi
 if [ $# -gt 1 ] || [[ ${1:-} = -* ]]; then
-  sed -n '2,7s/^# \{0,1\}//p' "$0" >&2
+  sed -n '2,11s/^# \{0,1\}//p' "$0" >&2
   exit 2
 fi
 out=${1:-$top/target/package}
@@ -31,6 +45,7 @@ umask 022
 
 source_name=$(dpkg-parsechangelog -l packaging/debian/changelog -S Source)
 version=$(dpkg-parsechangelog -l packaging/debian/changelog -S Version)
+[ "${version%-*}" = "$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml)" ] || die "Cargo.toml has another version than the changelog"
 export SOURCE_DATE_EPOCH
 SOURCE_DATE_EPOCH=$(dpkg-parsechangelog -l packaging/debian/changelog -S Timestamp)
 date=$(date -u -d "@$SOURCE_DATE_EPOCH" +%F)
@@ -45,6 +60,10 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 # dpkg's tools look for debian/ where they are started.
 cp -r packaging/debian "$work/debian"
+for file in "$work"/debian/{control,changelog}; do
+  text=$(<"$file")
+  printf '%s\n' "${text//"$nobody"/"$publisher"}" >"$file"
+done
 
 # stage PACKAGE: makes its tree and says where. What goes in is put there by `put` and `pack`.
 stage() {
@@ -61,7 +80,7 @@ page() {
 documents() {
   local doc=usr/share/doc/$package
   put 0644 packaging/debian/copyright "$doc/copyright"
-  pack packaging/debian/changelog "$doc/changelog.Debian"
+  pack "$work/debian/changelog" "$doc/changelog.Debian"
   pack packaging/CHANGELOG.md "$doc/changelog"
   put 0644 packaging/SECURITY.md "$doc/SECURITY.md"
 }
@@ -127,4 +146,5 @@ packaging/sbom.py landbox "glibc=$(dpkg-query -W -f '${Version}' libc6-dev)=LGPL
 put 0644 "$work/sbom" usr/share/doc/landbox/sbom.cdx.json
 finish libc6-dev usr/bin/landbox
 
+[ "$publisher" != "$nobody" ] || say "Nobody is named who answers for these packages: for others than yourself set LANDBOX_PUBLISHER"
 say "Made in $out: ${source_name} $version"

@@ -37,23 +37,38 @@ lintian_finds_no_error() {
 }
 
 packing_the_same_programs_elsewhere_gives_the_same_bytes() {
-  local copy=$work/a/copy/elsewhere package
-  mkdir -p "$copy" "$work/programs" "$work/again"
-  (cd "$here/../.." && git -c safe.directory='*' ls-files -z | xargs -0 cp --parents -t "$copy")
-  for package in "$landbox" "$helper"; do
-    dpkg-deb -x "$package" "$work/unpacked"
-  done
-  find "$work/unpacked/usr" -type f -perm -0100 -exec cp {} "$work/programs" \;
-  (umask 077 && TZ=Pacific/Auckland LC_ALL=C "$copy/packaging/build.sh" --programs "$work/programs" "$work/again") 2>/dev/null
+  local copy=$work/a/copy/elsewhere package publisher
+  publisher=$(dpkg-deb -f "$landbox" Maintainer)
+  mkdir -p "$copy" "$work/again"
+  sources "$copy"
+  (umask 077 && TZ=Pacific/Auckland LC_ALL=C LANDBOX_PUBLISHER=$publisher "$copy/packaging/build.sh" --programs "$work/programs" \
+    "$work/again") 2>/dev/null
   for package in "$landbox" "$helper"; do
     cmp "$package" "$work/again/${package##*/}"
   done
 }
 
-the_rpm_spec_parses_and_gives_the_helper_its_one_capability() {
-  rpmspec -P "$here/../../packaging/rpm/landbox.spec" >"$work/spec"
-  grep -qxF '%attr(0755,root,root) %caps(cap_sys_admin=p) /usr/libexec/landbox/landbox-helper' "$work/spec"
-  [ "$(grep -c '%caps' "$work/spec")" -eq 1 ]
+a_release_without_somebody_who_answers_for_it_is_refused() {
+  local publisher code said
+  for publisher in "" "nobody" "Landbox developers <landbox@packages.example.org>"; do
+    code=0
+    said=$(LANDBOX_PUBLISHER=$publisher "$here/../../packaging/build.sh" --release "$work/refused" 2>&1) || code=$?
+    [ "$code" -eq 1 ] && grep -q LANDBOX_PUBLISHER <<<"$said" || fail "exit code $code: $said"
+  done
+  [ ! -e "$work/refused" ]
+}
+
+the_rpm_packages_hold_exactly_what_is_stated_and_the_helper_its_one_capability() {
+  local top=$work/rpm name=landbox-0.1.0
+  mkdir -p "$top/SOURCES" "$top/$name"
+  sources "$top/$name"
+  tar -czf "$top/SOURCES/$name.tar.gz" -C "$top" "$name"
+  # Of the programs of the other packages, and without what needs a Fedora.
+  rpmbuild -bb --quiet --nodeps --dbpath "$top/db" --define "_topdir $top" --define "programs $work/programs" \
+    --define "debug_package %{nil}" --define "_build_id_links none" "$here/../../packaging/rpm/landbox.spec" >"$top/log" 2>&1 ||
+    fail "$(cat "$top/log")"
+  rpm -qp --dbpath "$top/db" --qf '[%{FILEMODES:perms} %{FILEUSERNAME}/%{FILEGROUPNAME} %{FILENAMES} %{FILECAPS}\n]' "$top"/RPMS/*/*.rpm |
+    sed 's/(none)//; s/\.gz / /; s/ *$//' | LC_ALL=C sort | diff "$here/contents-rpm" -
 }
 
 the_apparmor_profile_parses_and_is_for_the_helper_alone() {
@@ -184,6 +199,21 @@ purging_leaves_nothing() {
   inside dpkg-query -W -f '${Package} ${db:Status-Status}\n' | sed -n '/^landbox/p' | is_empty
 }
 
+# Debian's libraries, under other names of packages: so without what the packages ask for.
+the_rpm_packages_are_installed_verified_used_and_erased() {
+  rpm_in --install --nodeps "$work"/rpm/RPMS/*/*.rpm
+  [ "$(inside getcap $helper_path)" = "$helper_path cap_sys_admin=p" ]
+  rpm_in --verify --nodeps landbox landbox-helper | is_empty
+  local line
+  line=$(as ada landbox doctor 2>&1 | grep -o 'landbox-audit trust add .*' | head -1) || true
+  inside sh -c "$line"
+  as ada sh -c 'cd ~/shop && landbox run -- sh -c "echo rpm >by" && landbox land --apply --yes' >&2
+  [ "$(cat "$root/home/ada/shop/by")" = rpm ]
+  rpm_in --erase landbox landbox-helper
+  # But for folders that are other packages' where there are packages of this kind.
+  listing | without '^/usr/share/\(fish\|licenses\|zsh\)' | diff <(without '^/usr/share/\(fish\|licenses\|zsh\)' <"$work/before") -
+}
+
 # ---- how it is looked at -----------------------------------------------------------------------------------------------
 
 # Every file of the system with owner and mode: not what users and package managers keep for themselves.
@@ -201,6 +231,11 @@ helpers() {
     case \$(readlink \$process/exe) in $helper_path*) echo \${process#/proc/} ;; esac
   done" 2>/dev/null | sort -n
 }
+
+# What git knows of, copied to a folder.
+sources() { (cd "$here/../.." && git -c safe.directory='*' ls-files -z | xargs -0 cp --parents -t "$1"); }
+
+rpm_in() { rpm --root "$root" --dbpath /srv/rpm "$@"; }
 
 # The same packages as a newer version, with programs that are other files.
 newer() {
@@ -234,6 +269,11 @@ wait_until() {
 
 make_debian /srv/landbox-tests/debian-12
 root=$work/root
+mkdir "$work/programs"
+for package in "$landbox" "$helper"; do
+  dpkg-deb -x "$package" "$work/unpacked"
+done
+find "$work/unpacked/usr" -type f -perm -0100 -exec cp {} "$work/programs" \;
 cp -a --reflink=auto /srv/landbox-tests/debian-12 "$root"
 machine_start "$root"
 
