@@ -87,7 +87,8 @@ impl Place {
     pub fn mkdir(&self, path: impl AsRef<Path>) {
         let path = path.as_ref();
         for ancestor in path.ancestors().collect::<Vec<_>>().into_iter().rev() {
-            if ancestor.starts_with(self.root()) && !ancestor.exists() {
+            let ours = ancestor.starts_with(self.root()) || ancestor.starts_with(&self.home);
+            if ours && !ancestor.exists() {
                 fs::create_dir(ancestor).unwrap();
                 self.own(ancestor);
             }
