@@ -586,16 +586,16 @@ fn a_mount_put_over_a_source_meanwhile_shows_nothing_the_caller_could_not_see() 
     assert!(!said.lines().any(|line| line == "under"), "{said}");
 }
 
-/// Ends well, or is refused, or says nothing at all; in no case with a right that its caller hasn't.
-fn harmless(stage: &Stage, mut launch: Launch, what: &str) {
+/// Ends well, or is refused, or says nothing at all; in no case with a right that its caller hasn't. Whether a session began.
+fn harmless(stage: &Stage, mut launch: Launch, what: &str) -> bool {
     let text = "grep -h -e ^Cap -e ^Uid /proc/self/status; touch /etc/made";
     let answered = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         launch.send(stage, stage.plan(), &["sh", "-c", text]);
         launch.next().0
     }));
-    match answered {
+    let begun = match answered {
         // It ended before the challenge, or was killed by a limit.
-        Err(_) | Ok(Event::Failed(_)) => {}
+        Err(_) | Ok(Event::Failed(_)) => false,
         Ok(Event::Ready(evidence)) => {
             assert_eq!(evidence.flaw(), None, "{what}");
             launch.release();
@@ -607,11 +607,13 @@ fn harmless(stage: &Stage, mut launch: Launch, what: &str) {
                 !said.contains("Uid:\t0") && !Path::new("/etc/made").exists(),
                 "{what}: {said}"
             );
+            true
         }
         Ok(other) => panic!("{what}: {other:?}"),
-    }
+    };
     let _ = launch.child.kill();
     let _ = launch.child.wait();
+    begun
 }
 
 #[test]
@@ -660,6 +662,8 @@ fn no_way_to_start_it_gives_more() {
         ("another session", "setsid -f".to_owned()),
     ] {
         harmless(&stage, start(&stage, &[stage.trust_line()], &more), what);
+        // And whose key nobody enrolled gets nothing by any of them.
+        assert!(!harmless(&stage, start(&stage, &[], &more), what), "{what}");
     }
 }
 
