@@ -59,7 +59,7 @@ impl Start {
             ),
             Some(_) if !self.on_host => refuse(
                 "landbox-helper has file capabilities but runs inside a user namespace, where they count for nothing; \
-                 start landbox outside it, or use a copy without capabilities",
+                 start landbox outside it, or take them away (setcap -r)",
             ),
             Some(_) if held == PERMITTED => Ok(HelperMode::Capable),
             Some(_) => {

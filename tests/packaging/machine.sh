@@ -18,9 +18,11 @@ make_debian() {
   mv "$base.new" "$base"
 }
 
-# known_mirror: where this machine's own packages of Debian 12 come from; nothing where apt does not know.
+# known_mirror [PART]: where this machine's own packages of Debian 12 come from, or those of a part of it, as bookworm-security;
+# nothing where apt does not know.
 known_mirror() {
-  apt-get indextargets --format '$(REPO_URI) $(RELEASE)' 'Created-By: Packages' | awk '$2 == "bookworm" { print $1; exit }'
+  apt-get indextargets --format '$(REPO_URI) $(RELEASE)' 'Created-By: Packages' |
+    awk -v part="${1:-bookworm}" '$2 == part { print $1; exit }'
 }
 
 # machine_start ROOT: its first process, in mount and process namespaces of its own. Not a chroot: in one the kernel makes no

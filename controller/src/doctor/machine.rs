@@ -148,22 +148,35 @@ pub(super) fn apparmor_fix() -> Option<String> {
     ))
 }
 
-/// Mount points below `/proc` that hide nothing: the kernel keeps these folders empty for a file system of its own.
-const EMPTY_BY_DESIGN: &[&str] =
-    &["/proc/sys/fs/binfmt_misc", "/proc/fs/nfsd", "/proc/openprom", "/proc/xen"];
+/// Mount points in a proc that hide nothing: the kernel keeps these folders empty for a file system of its own.
+const EMPTY_BY_DESIGN: &[&str] = &["sys/fs/binfmt_misc", "fs/nfsd", "openprom", "xen"];
+
+/// What is mounted over parts of the proc at `place`.
+fn covering(mounts: &[Mount], place: &str) -> Vec<String> {
+    let points = mounts.iter().map(|mount| mount.point.to_string());
+    let hides = |point: &String| {
+        let part = point.strip_prefix(place).and_then(|rest| rest.strip_prefix('/'));
+        part.is_some_and(|part| !EMPTY_BY_DESIGN.contains(&part))
+    };
+    points.filter(hides).collect()
+}
 
 pub(super) fn proc_mounts(mounts: &[Mount]) -> Check {
     const ID: &str = "proc";
-    let covering: Vec<String> = mounts
-        .iter()
-        .map(|mount| mount.point.to_string())
-        .filter(|point| point.starts_with("/proc/") && !EMPTY_BY_DESIGN.contains(&point.as_str()))
-        .collect();
-    let Some(first) = covering.first() else { return Check::ok(ID, "nothing in it is covered") };
-    let found = match covering.len() {
+    let covered = covering(mounts, "/proc");
+    let Some(first) = covered.first() else { return Check::ok(ID, "nothing in it is covered") };
+    let found = match covered.len() {
         1 => format!("{first} is covered by a mount"),
         n => format!("{first} and {} more are covered by mounts", n - 1),
     };
+    // One whole proc is enough for the kernel, wherever it is mounted: LXC puts one aside where containers may be nested.
+    let whole = |mount: &&Mount| {
+        let point = mount.point.to_string();
+        mount.fs_type == "proc" && mount.root == b"/" && covering(mounts, &point).is_empty()
+    };
+    if let Some(mount) = mounts.iter().find(whole) {
+        return Check::ok(ID, format!("{found}, but a whole one is at {}", mount.point));
+    }
     // What a container manager hides, the kernel does not show again in a fresh /proc.
     Check::bad(
         ID,
@@ -268,6 +281,28 @@ mod tests {
         assert_eq!(masked.status, Status::Failed);
         assert!(masked.found.contains("/proc/kcore and 1 more"));
         assert!(masked.fix.is_some());
+    }
+
+    #[test]
+    fn one_whole_proc_is_enough_wherever_it_is() {
+        let at = |mounts: &[(&str, &str, &[u8])]| {
+            let mount = |(point, fs_type, root): &(&str, &str, &[u8])| Mount {
+                point: AbsPath::new(*point).unwrap(),
+                device: b"0:65".to_vec(),
+                root: root.to_vec(),
+                fs_type: (*fs_type).into(),
+            };
+            proc_mounts(&mounts.iter().map(mount).collect::<Vec<_>>())
+        };
+        let masked: [(&str, &str, &[u8]); 2] =
+            [("/proc", "proc", b"/"), ("/proc/sys", "proc", b"/sys")];
+        let aside: (&str, &str, &[u8]) = ("/dev/.lxc/proc", "proc", b"/");
+        assert_eq!(at(&masked).status, Status::Failed);
+        let check = at(&[&masked[..], &[aside]].concat());
+        assert_eq!(check.status, Status::Ok);
+        assert!(check.found.ends_with("a whole one is at /dev/.lxc/proc"), "{}", check.found);
+        let covered = ("/dev/.lxc/proc/kcore", "tmpfs", &b"/"[..]);
+        assert_eq!(at(&[&masked[..], &[aside, covered]].concat()).status, Status::Failed);
     }
 
     #[test]

@@ -34,7 +34,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const FRESH_PROC: &str = "making a fresh /proc";
 
 /// What takes away what container managers cover `/proc` with.
-pub const UNMASK_PROC: &str = "start the container with: docker run --security-opt systempaths=unconfined (podman: --security-opt unmask=ALL)";
+pub const UNMASK_PROC: &str = "start the container with: docker run --security-opt systempaths=unconfined (podman: \
+     --security-opt unmask=ALL; Kubernetes: procMount: Unmasked; LXC: lxc.include = \
+     /usr/share/lxc/config/nesting.conf; Incus: security.nesting=true)";
 
 /// A boundary that stands, with a task that has not started yet.
 #[derive(Debug)]
