@@ -192,7 +192,7 @@ impl Monitor<'_> {
     fn tell(&mut self, end: Option<&Event>) -> bool {
         if let Some(recorder) = self.recorder.as_mut().filter(|_| self.phase == Phase::Running) {
             // The session is over whether or not this can be told.
-            let _ = recorder.tell(self.events);
+            let _ = recorder.tell_last(self.events);
         }
         // A controller that is gone can't be told.
         end.is_some_and(|event| self.events.send(Stage::Watch, event, &[]).is_ok())

@@ -41,11 +41,17 @@ impl Recorder {
             return Ok(());
         }
         self.next = Instant::now() + INTERVAL;
-        self.tell(events)
+        // What the controller has no room for it is told the next time.
+        self.tell(|event| events.offer(STAGE, event))
     }
 
-    /// Tells what has grown since the last time. What the controller has no room for it is told the next time.
-    pub(crate) fn tell(&mut self, events: &Events) -> Result<(), Failure> {
+    /// Tells all there is to tell yet, however long the controller takes to hear it.
+    pub(crate) fn tell_last(&mut self, events: &Events) -> Result<(), Failure> {
+        self.tell(|event| events.send(STAGE, event, &[]).map(|()| true))
+    }
+
+    /// Tells what has grown since the last time, as long as it is heard.
+    fn tell(&mut self, hear: impl Fn(&Event) -> Result<bool, Failure>) -> Result<(), Failure> {
         let mut now = Egress::default();
         for set in count::READ {
             let request = count::list_elements(set, SEQ);
@@ -53,7 +59,7 @@ impl Recorder {
                 .stage(STAGE, "reading what the network rules counted")?;
         }
         for part in self.told.news(&now) {
-            if !events.offer(STAGE, &Event::Egress(Box::new(part.clone())))? {
+            if !hear(&Event::Egress(Box::new(part.clone())))? {
                 break;
             }
             self.told.note(&part);

@@ -1,7 +1,8 @@
 //! What a session reached and what it was refused, as `show` says it afterwards.
 
 use landbox_tests::net::{Flow, Outer, PORT, address, policy};
-use landbox_tests::{Place, worlds};
+use landbox_tests::{Place, procs, worlds};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 fn rows<'a>(session: &'a Value, list: &str) -> Vec<&'a Value> {
@@ -27,6 +28,20 @@ def send(source, to):
     s.bind((source, port)); s.sendto(b'x', (to, port))
 send(one, other); send(other, one); send(other, one)
 print('sent', flush=True); end.read()";
+
+/// Sends to more destinations, for longer, than there is room to tell of at once.
+const BUSY: &str = "
+import socket, sys, time
+port = int(sys.argv[1])
+v4, v6 = [socket.socket(family, socket.SOCK_DGRAM) for family in (socket.AF_INET, socket.AF_INET6)]
+print('busy', flush=True)
+for _ in range(16):
+    for n in range(1000):
+        for s, to in (v4, '10.77.%d.%d' % (n // 250, 1 + n % 250)), (v6, 'fd55::%x' % n):
+            try: s.sendto(b'x', (to, port))
+            except OSError: pass
+    time.sleep(0.5)";
+const ROUNDS: u32 = 16;
 
 worlds! {
     [user_kernel, root_kernel]
@@ -117,6 +132,29 @@ worlds! {
         assert!(refused.len() <= 1024);
         let text = session["egress"].to_string();
         assert!(text.contains("3000"), "{}", session["egress"]["totals"]);
+    }
+
+    [user_kernel]
+    fn what_is_told_to_a_controller_that_stands_still_is_told_in_the_end(world) {
+        let outer = Outer::new();
+        let place = Place::new(world);
+        let rules = policy(json!({"mode": "allow"}), json!({"mode": "block"}));
+        let port = PORT.to_string();
+        let words = ["python3", "-c", BUSY, &port];
+        let mut live = outer.session(&place, &rules, words).start();
+        live.expect("busy");
+        let tree = procs::descendants(live.pid());
+        procs::kill(live.pid(), Signal::STOP);
+        // The link goes after the task, and what was counted is told after that.
+        let link = tree.iter().find(|p| p.name == "slirp4netns").unwrap();
+        procs::gone(std::slice::from_ref(link), 60);
+        procs::kill(live.pid(), Signal::CONT);
+        live.wait().ok();
+        let session = place.json(["show"]);
+        let sent = u64::from(ROUNDS * 2 * 1000);
+        assert_eq!(session["egress"]["totals"]["refused"]["all"], sent, "{session:#}");
+        let refused = rows(&session, "refused");
+        assert!(refused.iter().all(|row| row["count"] == ROUNDS), "{session:#}");
     }
 
     [user_kernel]
