@@ -120,7 +120,7 @@ fn link(tree: &[Proc]) -> i32 {
 
 /// Kills one of those that keep a flooding session, some times: where in a round of the flood it falls is chance. Nothing
 /// that is refused arrives before or after, the task has no instant a second later, and nothing is left.
-fn ended_by(seat: Seat, victim: impl Fn(&Seated, &[Proc]) -> i32) -> Said {
+fn ended_by(seat: Seat, victim: impl Fn(&Seated, &[Proc]) -> i32) -> (Said, Value) {
     let outer = Outer::new();
     let mut listeners = outer.listen(&[PORT]);
     let mut last = None;
@@ -140,41 +140,41 @@ fn ended_by(seat: Seat, victim: impl Fn(&Seated, &[Proc]) -> i32) -> Said {
         assert!(lived < SECOND + 4 * stalled, "{lived:?} after the kill, {stalled:?} stalled");
         assert!(procs::mounts_below(place.root()).is_empty());
         only_what_is_allowed(&mut listeners);
-        last = Some(said);
+        let kept = place.json(["show"]);
+        assert!(["failed", "exited"].contains(&kept["state"].as_str().unwrap()), "{kept:#}");
+        last = Some((said, kept["failure"]["message"].clone()));
     }
     last.unwrap()
 }
 
 seats! {
     fn nothing_passes_while_the_link_is_killed_and_the_cause_is_named(seat) {
-        let said = ended_by(seat, |_, tree| link(tree)).expect(125);
+        let (said, kept) = ended_by(seat, |_, tree| link(tree));
+        assert_eq!((said.code, kept.as_str()), (125, Some("network forwarder exited")));
         assert!(said.errors.contains("network forwarder exited"), "{}", said.errors);
     }
 
     fn nothing_passes_while_the_monitor_is_killed(seat) {
-        ended_by(seat, |_, tree| keepers(tree)[0].pid).expect(125);
+        ended_by(seat, |_, tree| keepers(tree)[0].pid).0.expect(125);
     }
 
     fn nothing_passes_while_any_other_keeper_is_killed(seat) {
-        ended_by(seat, |_, tree| keepers(tree).last().unwrap().pid).expect(125);
+        ended_by(seat, |_, tree| keepers(tree).last().unwrap().pid).0.expect(125);
     }
 
     fn nothing_passes_while_the_controller_is_killed(seat) {
-        ended_by(seat, |live, _| live.pid()).expect(1009);
+        ended_by(seat, |live, _| live.pid()).0.expect(1009);
     }
-}
 
-worlds! {
-    [user_kernel, root_kernel]
-    fn nothing_passes_at_the_beginning_of_any_of_many_starts(world) {
+    fn nothing_passes_at_the_beginning_of_any_of_many_starts(seat) {
         let outer = Outer::new();
         let mut listeners = outer.listen(&[PORT]);
-        let place = Place::new(world);
+        let place = Place::new(seat.world);
         let list = place.flows(&everything());
         let prober = world::bin("prober");
         for _ in 0..10 {
             let command = [prober.as_os_str(), "flood".as_ref(), list.as_os_str()];
-            let mut live = outer.session(&place, &public_alone(), command).start();
+            let mut live = seat.start(&mut outer.session(&place, &public_alone(), command));
             live.expect("flooding");
             let tree = procs::descendants(live.pid());
             procs::kill(live.pid(), Signal::TERM);
@@ -183,7 +183,9 @@ worlds! {
             only_what_is_allowed(&mut listeners);
         }
     }
+}
 
+worlds! {
     [user_kernel]
     fn a_flood_that_uses_up_the_links_ports_harms_no_other_session(world) {
         let outer = Outer::new();

@@ -17,7 +17,8 @@ const UNDER_WAY: usize = 4;
 pub(crate) fn flood(flows: &[Flow], clock: Option<&Path>) -> io::Result<Infallible> {
     if let Some(path) = clock {
         let file = File::create(path)?;
-        std::thread::spawn(move || show_the_time(&file));
+        show_the_time(&file)?;
+        std::thread::spawn(move || while show_the_time(&file).is_ok() {});
     }
     let mut datagrams: Vec<(Flow, Option<UdpSocket>)> = Vec::new();
     let mut streams: Vec<(Flow, Vec<TcpStream>)> = Vec::new();
@@ -49,15 +50,12 @@ pub(crate) fn flood(flows: &[Flow], clock: Option<&Path>) -> io::Result<Infallib
     }
 }
 
-/// Writes the time into the file again and again: it stays what this program's last instant was.
-fn show_the_time(file: &File) {
-    loop {
-        let now = landbox_tests::procs::now().as_nanos().to_string();
-        if file.write_all_at(now.as_bytes(), 0).is_err() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
+/// Writes the time into the file, and waits a little. Again and again it stays what this program's last instant was.
+fn show_the_time(file: &File) -> io::Result<()> {
+    let now = landbox_tests::procs::now().as_nanos().to_string();
+    file.write_all_at(now.as_bytes(), 0)?;
+    std::thread::sleep(Duration::from_millis(1));
+    Ok(())
 }
 
 fn send(flow: &Flow, socket: &mut Option<UdpSocket>) {
