@@ -3,61 +3,42 @@
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::ffi::CStr;
-use std::fs;
+use std::fs::{self, File, Metadata};
+use std::io::{ErrorKind, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 /// A description of each path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot(BTreeMap<PathBuf, String>);
 
-/// How closely to look.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Depth {
-    /// Content too.
-    Content,
-    /// The content of files up to [`SMALL`], the larger ones as for [`Depth::Metadata`].
-    Small,
-    /// Not the content: the change time, which no program can set, gives every change away.
-    Metadata,
-}
-
-/// What is read of a system folder without waiting for it.
-pub const SMALL: u64 = 256 << 10;
-
 impl Snapshot {
     /// Takes every path below `roots` (themselves too), without `except` and what lies below.
     ///
-    /// Content, type, mode, owner, size, times of modification and change, link count, extended attributes, link texts,
-    /// device numbers. Not the access time: reading is allowed.
-    pub fn take(roots: &[&Path], except: &[PathBuf], depth: Depth) -> Self {
-        let mut all = Self::default();
+    /// Content, type, mode, owner, size, times of modification and change, link count, extended attributes, the flags that
+    /// chattr sets, link texts, device numbers. Not the access time: reading is allowed.
+    pub fn take(roots: &[&Path], except: &[PathBuf]) -> Self {
+        let mut found = Vec::new();
         for root in roots {
-            all.add(root, except, depth);
+            walk(root, except, &mut found);
         }
-        all
-    }
-
-    fn add(&mut self, path: &Path, except: &[PathBuf], depth: Depth) {
-        if except.iter().any(|e| path.starts_with(e)) {
-            return;
-        }
-        let Ok(meta) = path.symlink_metadata() else {
-            self.0.insert(path.to_owned(), "absent".to_owned());
-            return;
-        };
-        self.0.insert(path.to_owned(), describe(path, &meta, depth));
-        if meta.is_dir() {
-            // A folder that the tests may not read, the session of the same user may not either.
-            let entries = match fs::read_dir(path) {
-                Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => return,
-                entries => entries.unwrap(),
-            };
-            for entry in entries {
-                self.add(&entry.unwrap().path(), except, depth);
+        // Gigabytes are read: by every processor.
+        let next = AtomicUsize::new(0);
+        let work = || {
+            let mut mine = Vec::new();
+            while let Some(path) = found.get(next.fetch_add(1, Ordering::Relaxed)) {
+                mine.push((path.clone(), describe(path)));
             }
-        }
+            mine
+        };
+        let threads = thread::available_parallelism().map_or(1, usize::from);
+        Self(thread::scope(|scope| {
+            let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        }))
     }
 
     /// How many paths there are.
@@ -85,25 +66,38 @@ impl Snapshot {
     }
 }
 
-fn describe(path: &Path, meta: &fs::Metadata, depth: Depth) -> String {
-    let kind = meta.file_type();
-    let read = match depth {
-        Depth::Content => true,
-        Depth::Small => meta.size() <= SMALL,
-        Depth::Metadata => false,
+fn walk(path: &Path, except: &[PathBuf], found: &mut Vec<PathBuf>) {
+    if except.iter().any(|e| path.starts_with(e)) {
+        return;
+    }
+    found.push(path.to_owned());
+    if !path.symlink_metadata().is_ok_and(|meta| meta.is_dir()) {
+        return;
+    }
+    // A folder that the tests may not read, the session of the same user may not either.
+    let entries = match fs::read_dir(path) {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => return,
+        entries => entries.unwrap(),
     };
+    for entry in entries {
+        walk(&entry.unwrap().path(), except, found);
+    }
+}
+
+fn describe(path: &Path) -> String {
+    let Ok(meta) = path.symlink_metadata() else { return "absent".to_owned() };
+    let kind = meta.file_type();
     let body = if kind.is_symlink() {
         format!("-> {:?}", fs::read_link(path).unwrap())
-    } else if kind.is_file() && read {
-        let digest = Sha256::digest(fs::read(path).unwrap());
-        digest.iter().map(|b| format!("{b:02x}")).collect()
     } else if kind.is_char_device() || kind.is_block_device() {
         format!("device {:#x}", meta.rdev())
+    } else if kind.is_file() || kind.is_dir() {
+        opened(path, &meta)
     } else {
         String::new()
     };
     // An overlay numbers its folders anew when it has forgotten them; another folder shows by the time of the one above.
-    let inode = if kind.is_dir() && depth != Depth::Content { 0 } else { meta.ino() };
+    let inode = if kind.is_dir() { 0 } else { meta.ino() };
     format!(
         "{:o} {}:{} size {} links {} inode {} modified {}.{:09} changed {}.{:09} {} {}",
         meta.mode(),
@@ -119,6 +113,29 @@ fn describe(path: &Path, meta: &fs::Metadata, depth: Depth) -> String {
         attributes(path),
         body
     )
+}
+
+/// What only an open file or folder tells: its flags, and a file's content.
+fn opened(path: &Path, meta: &Metadata) -> String {
+    let mut file = match File::open(path) {
+        // As of a folder that may not be read.
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => return "closed".to_owned(),
+        file => file.unwrap(),
+    };
+    // Not every file system has them.
+    let flags = rustix::fs::ioctl_getflags(&file).map_or(0, |flags| flags.bits());
+    if meta.is_dir() {
+        return format!("flags {flags:#x}");
+    }
+    let (mut digest, mut buffer) = (Sha256::new(), vec![0; 256 << 10]);
+    loop {
+        match file.read(&mut buffer).unwrap() {
+            0 => break,
+            length => digest.update(&buffer[..length]),
+        }
+    }
+    let digest: String = digest.finalize().iter().map(|b| format!("{b:02x}")).collect();
+    format!("flags {flags:#x} {digest}")
 }
 
 fn attributes(path: &Path) -> String {

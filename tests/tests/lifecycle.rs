@@ -4,7 +4,7 @@
 use landbox_tests::net::Outer;
 use landbox_tests::procs::{self, Proc};
 use landbox_tests::run::Live;
-use landbox_tests::snapshot::{Depth, Snapshot};
+use landbox_tests::snapshot::Snapshot;
 use landbox_tests::world::Overlay;
 use landbox_tests::{Place, worlds};
 use rustix::process::Signal;
@@ -130,7 +130,7 @@ worlds! {
         let place = Place::new(world);
         place.sh("true").output().ok();
         let ours = [place.state(), place.home.join(".config/landbox")];
-        let look = || Snapshot::take(&[place.root()], &ours, Depth::Content);
+        let look = || Snapshot::take(&[place.root()], &ours);
         let before = look();
         for n in 0..30 {
             let live = place.session(["--name", "again"], ["true"]).start();

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)] // tests
 
 use landbox_tests::net::Outer;
-use landbox_tests::snapshot::{Depth, Snapshot};
+use landbox_tests::snapshot::Snapshot;
 use landbox_tests::world::{Who, is_root};
 use landbox_tests::{Place, worlds};
 use std::ffi::{OsStr, OsString};
@@ -52,11 +52,11 @@ worlds! {
         let script = "mkdir -p ~/.config/secret && echo mine > ~/.config/secret/x; echo ready; read go; \
                       cat .env; ls -A . | tr '\\n' ' '; ls /etc/landbox-test-nothing";
         settle(&place);
-        let before = Snapshot::take(&[&place.home], &[place.state()], Depth::Content);
+        let before = Snapshot::take(&[&place.home], &[place.state()]);
         let mut live = place.session(options, ["sh", "-c", script]).stdin_open().start();
         // The session is up once its folder exists and its helper holds the lock; a second is plenty.
         std::thread::sleep(Duration::from_secs(1));
-        before.same_as(&Snapshot::take(&[&place.home], &[place.state()], Depth::Content));
+        before.same_as(&Snapshot::take(&[&place.home], &[place.state()]));
         place.write(place.project.join(".env"), "TOKEN\n");
         live.write(b"go\n");
         let out = live.wait();
@@ -158,10 +158,10 @@ worlds! {
         let script = "echo x > ./new && echo x > ~/new-in-home && cat ./new ~/new-in-home";
         settle(&place);
         for project in [place.home.clone(), place.root().to_owned(), place.outside.clone()] {
-            let before = Snapshot::take(&[place.root()], &[place.state()], Depth::Content);
+            let before = Snapshot::take(&[place.root()], &[place.state()]);
             let out = place.session::<&str, _>([], ["sh", "-c", script]).cwd(&project).output().ok();
             assert_eq!(out.text(), "x\nx\n", "{}", project.display());
-            before.same_as(&Snapshot::take(&[place.root()], &[place.state()], Depth::Content));
+            before.same_as(&Snapshot::take(&[place.root()], &[place.state()]));
         }
     }
 
@@ -180,12 +180,12 @@ worlds! {
         as_user(&main, &["commit", "-q", "--allow-empty", "-m", "i"]);
         let tree = text(place.home.join("wt"));
         as_user(&main, &["worktree", "add", "-q", &tree]);
-        let before = Snapshot::take(&[&main], &[], Depth::Content);
+        let before = Snapshot::take(&[&main], &[]);
         let script = "echo a > f; git add f; git -c user.name=T -c user.email=t@example.org commit -qm msg; \
                       git log --format=%s";
         let out = place.session::<&str, _>([], ["sh", "-c", script]).cwd(&tree).output().ok();
         assert_eq!(out.text(), "msg\ni\n");
-        before.same_as(&Snapshot::take(&[&main], &[], Depth::Content));
+        before.same_as(&Snapshot::take(&[&main], &[]));
         // A forged pointer gets no layer: nothing can be written there.
         place.write(place.outside.join("victim/worktrees/x/keep"), "x");
         place.write(

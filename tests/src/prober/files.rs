@@ -1,13 +1,16 @@
 //! Every way of changing a file or a folder by its path.
 
 use crate::Log;
-use crate::sys::{Arg, c, call, n, owned, words, write_mapped};
+use crate::sys::{Arg, address, c, call, n, owned, words, write_mapped};
 use std::ffi::CString;
 use std::fs;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 const AT: i64 = libc::AT_FDCWD as i64;
+const FCHMODAT2: i64 = 452;
+const SETXATTRAT: i64 = 463;
+const FILE_SETATTR: i64 = 469;
 
 type Tried = Result<i64, i32>;
 
@@ -91,6 +94,39 @@ fn contents(attempt: &mut dyn FnMut(&str, Tried), target: &Path, scratch: &Path)
     attempt("copy_file_range", copy(libc::SYS_copy_file_range, &range));
     attempt("sendfile", copy(libc::SYS_sendfile, &|from, to| vec![n(to), n(from), n(0), n(6)]));
     attempt("clone", copy(libc::SYS_ioctl, &|from, to| vec![n(to), n(0x4004_9409), n(from)]));
+    attempt("splice", {
+        let through_a_pipe = |to: i32| {
+            let mut ends = [0; 8];
+            call(libc::SYS_pipe2, vec![Arg::M(&mut ends), n(libc::O_CLOEXEC)])?;
+            let [read, write] = [&ends[..4], &ends[4..]]
+                .map(|end| end.try_into().map_or(-1, i32::from_ne_bytes))
+                .map(owned);
+            self::write(&write)?;
+            let args = vec![n(read.as_raw_fd()), n(0), n(to), n(0), n(6), n(0)];
+            call(libc::SYS_splice, args)
+        };
+        on_fd(target, libc::O_WRONLY, through_a_pipe)
+    });
+    for (way, flags) in [
+        ("write at a place", libc::O_RDWR),
+        ("write past the cache", libc::O_RDWR | libc::O_DIRECT),
+    ] {
+        attempt(
+            way,
+            on_fd(target, flags, |fd| {
+                // As the device wants it aligned, and a whole block long.
+                let mut blocks = vec![b'P'; 3 * 4096];
+                let skip = blocks.as_ptr().align_offset(4096);
+                let block = blocks.get_mut(skip..skip + 4096).ok_or(libc::EFAULT)?;
+                call(libc::SYS_pwrite64, vec![n(fd), Arg::M(block), n(4096), n(0)])
+            }),
+        );
+    }
+    for (way, flags) in
+        [("ftruncate", libc::O_RDWR), ("ftruncate a read-only descriptor", libc::O_RDONLY)]
+    {
+        attempt(way, on_fd(target, flags, |fd| call(libc::SYS_ftruncate, vec![n(fd), n(2)])));
+    }
 }
 
 fn attributes(attempt: &mut dyn FnMut(&str, Tried), target: &Path) {
@@ -122,6 +158,41 @@ fn attributes(attempt: &mut dyn FnMut(&str, Tried), target: &Path) {
         "futimens",
         on_fd(target, libc::O_RDONLY, |fd| {
             call(libc::SYS_utimensat, vec![n(fd), n(0), n(0), n(0)])
+        }),
+    );
+    attempt(
+        "fchown",
+        on_fd(target, libc::O_RDONLY, |fd| call(libc::SYS_fchown, vec![n(fd), n(uid), n(-1)])),
+    );
+    attempt(
+        "fsetxattr",
+        on_fd(target, libc::O_RDONLY, |fd| {
+            let (name, mut value) = (c("user.landbox-probe"), *b"x");
+            let args = vec![n(fd), Arg::S(&name), Arg::M(&mut value), n(1), n(0)];
+            call(libc::SYS_fsetxattr, args)
+        }),
+    );
+    // Newer calls for the same, by number: the C library of the build may not know them.
+    let no_follow = libc::AT_SYMLINK_NOFOLLOW;
+    let args = vec![n(AT), Arg::S(&path), n(0o777), n(no_follow)];
+    attempt("fchmodat2", call(FCHMODAT2, args));
+    // struct xattr_args: value, size, flags.
+    let name = c("user.landbox-probe");
+    let value = *b"x";
+    let mut set = words(&[address(&value).cast_unsigned(), 1]);
+    let args = vec![n(AT), Arg::S(&path), n(0), Arg::S(&name), Arg::M(&mut set), n(16)];
+    attempt("setxattrat", call(SETXATTRAT, args));
+    // struct file_attr, and fsxattr for the older call: do not back it up.
+    let mut set = words(&[0x80, 0, 0]);
+    attempt(
+        "file_setattr",
+        call(FILE_SETATTR, vec![n(AT), Arg::S(&path), Arg::M(&mut set), n(24), n(0)]),
+    );
+    attempt(
+        "set extended flags",
+        on_fd(target, libc::O_RDONLY, |fd| {
+            let mut set = words(&[0x80, 0, 0, 0]);
+            call(libc::SYS_ioctl, vec![n(fd), n(0x401c_5820), Arg::M(&mut set)])
         }),
     );
     for (way, flag) in [("chattr +i", 0x10u64), ("chattr +A", 0x80)] {

@@ -8,6 +8,7 @@ use std::os::fd::AsRawFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 const AT: i64 = libc::AT_FDCWD as i64;
 
@@ -265,6 +266,16 @@ pub(crate) fn kernel(log: &mut Log) {
     for path in ["/dev/mem", "/dev/kmem", "/dev/port", "/proc/kcore", "/proc/kmsg"] {
         log.add("open", path, open(path, libc::O_RDONLY).map(|_| 0));
     }
+    // The host's own nodes, shown one by one: with the mode they have, so that where it works nothing is hurt.
+    for path in ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"] {
+        let node = c(path);
+        let args = || vec![n(AT), Arg::S(&node)];
+        let with = |more: Vec<Arg<'static>>| args().into_iter().chain(more).collect();
+        log.add("chmod a device", path, call(libc::SYS_fchmodat, with(vec![n(0o666)])));
+        log.add("touch a device", path, call(libc::SYS_utimensat, with(vec![n(0), n(0)])));
+        log.add("remove a device", path, call(libc::SYS_unlinkat, with(vec![n(0)])));
+    }
+    programs(log);
     // A device of the machine, made anew: the first disk, by its own number.
     let disks = fs::read_to_string("/proc/partitions").unwrap_or_default();
     for line in disks.lines().skip(2) {
@@ -300,6 +311,30 @@ pub(crate) fn kernel(log: &mut Log) {
         let mut group = 0u32.to_ne_bytes();
         call(libc::SYS_setgroups, vec![n(1), Arg::M(&mut group)])
     });
+}
+
+/// The file that a process runs, through its magic link: that of one that has ended is no longer busy. Opened, not changed.
+fn programs(log: &mut Log) {
+    let parent = rustix::process::getppid().map_or(1, |p| p.as_raw_nonzero().get());
+    for (way, process) in
+        [("its own", "self"), ("init's", "1"), ("its parent's", &parent.to_string())]
+    {
+        let path = format!("/proc/{process}/exe");
+        log.add("open a program for writing", way, open(path, libc::O_WRONLY).map(|_| 0));
+    }
+    let mut ended = Command::new("cat");
+    ended.stdin(Stdio::piped()).stdout(Stdio::null());
+    let program =
+        ended.spawn().map_err(|e| e.raw_os_error().unwrap_or(-1)).and_then(|mut child| {
+            let program = open(format!("/proc/{}/exe", child.id()), libc::O_PATH);
+            drop(child.stdin.take());
+            let _ = child.wait();
+            program
+        });
+    let opened = program.and_then(|fd| {
+        open(format!("/proc/self/fd/{}", fd.as_raw_fd()), libc::O_WRONLY).map(|_| 0)
+    });
+    log.add("open a program for writing", "that of one that has ended", opened);
 }
 
 /// Places of the real machine that no test may hurt, even where the boundary fails: opened and made, not changed.

@@ -1,7 +1,7 @@
 //! Ends, resumptions and leftovers.
 
 use super::{change, kinds, land, read};
-use landbox_tests::snapshot::{Depth, Snapshot};
+use landbox_tests::snapshot::Snapshot;
 use landbox_tests::{Place, procs, worlds};
 use rustix::process::Signal;
 use std::time::Duration;
@@ -50,7 +50,7 @@ worlds! {
         let place = Place::new(world);
         place.sh("true").output().ok();
         let ours = [place.state(), place.home.join(".config/landbox")];
-        let look = || Snapshot::take(&[place.root()], &ours, Depth::Content);
+        let look = || Snapshot::take(&[place.root()], &ours);
         let before = look();
         let options = ["--hide", ".git", "--hide", ".env", "--hide", "~/.codex", "--hide", "~/a/b/c"];
         for n in 0..12 {

@@ -1,7 +1,7 @@
 //! One file by several names: links in homes, projects and rules; git's folders elsewhere.
 
 use super::{change, git, kinds, land, read, set_mode};
-use landbox_tests::snapshot::{Depth, Snapshot};
+use landbox_tests::snapshot::Snapshot;
 use landbox_tests::{Place, worlds};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -89,7 +89,7 @@ worlds! {
         for relative in [false, true] {
             let place = Place::new(world);
             let (main, tree) = worktree(&place, relative);
-            let before = Snapshot::take(&[&main], &[], Depth::Content);
+            let before = Snapshot::take(&[&main], &[]);
             let out = place.session::<&str, _>([], ["sh", "-c", COMMIT]).cwd(&tree).output().ok();
             assert_eq!(out.text(), "msg\ni\n", "{}", out.errors());
             let mut diff = place.landbox(["diff", "--json"]);
@@ -102,7 +102,7 @@ worlds! {
             assert!(shown.contains("worktree") && shown.contains("never landed"), "{shown}");
             place.landbox(["land", "--apply", "--yes"]).cwd(&tree).output().ok();
             assert_eq!(read(tree.join("f")), "a\n");
-            before.same_as(&Snapshot::take(&[&main], &[], Depth::Content));
+            before.same_as(&Snapshot::take(&[&main], &[]));
             let again = place.json(["ls"])["sessions"][0]["id"].as_str().unwrap().to_owned();
             let out = place.landbox(["resume", &again, "--", "git", "log", "--format=%s"]).output().ok();
             assert_eq!(out.text(), "msg\ni\n");
@@ -119,10 +119,10 @@ worlds! {
             git(&place, repo, &["commit", "-q", "--allow-empty", "-m", "i"]);
         }
         git(&place, &main, &["submodule", "--quiet", "add", part.to_str().unwrap(), "sub"]);
-        let before = Snapshot::take(&[&main, &part], &[], Depth::Content);
+        let before = Snapshot::take(&[&main, &part], &[]);
         let out = place.session::<&str, _>([], ["sh", "-c", COMMIT]).cwd(main.join("sub")).output().ok();
         assert_eq!(out.text(), "msg\ni\n", "{}", out.errors());
-        before.same_as(&Snapshot::take(&[&main, &part], &[], Depth::Content));
+        before.same_as(&Snapshot::take(&[&main, &part], &[]));
     }
 
     // A forged pointer must not make a folder of the owner's writable, by any of the three ways git knows.
@@ -137,7 +137,7 @@ worlds! {
         for folder in ["objects", "refs"] {
             place.mkdir(victim.join(folder));
         }
-        let before = Snapshot::take(&[&victim], &[], Depth::Content);
+        let before = Snapshot::take(&[&victim], &[]);
         for (pointer, at) in [("worktrees/x", "worktrees/x"), ("", "."), ("../.ssh", "../../home/.ssh")] {
             place.write(place.project.join(".git"), format!("gitdir: {}\n", victim.join(pointer).display()));
             let script = format!("echo x > {}/new || echo refused; ls -A ~/.ssh", victim.join(at).display());
@@ -146,7 +146,7 @@ worlds! {
             let layers = place.json(["show"])["layers"].clone();
             assert_eq!(layers.as_array().unwrap().len(), 2, "{layers}");
         }
-        before.same_as(&Snapshot::take(&[&victim], &[], Depth::Content));
+        before.same_as(&Snapshot::take(&[&victim], &[]));
         assert!(!place.home.join(".ssh/new").exists());
     }
 

@@ -1,7 +1,7 @@
 //! Reviews and patches: complete, exact, and harmless to whoever reads them.
 
 use super::{change, copy_of, git, harmless_to_a_terminal, host, land, mode, patch, read};
-use landbox_tests::snapshot::{Depth, Snapshot};
+use landbox_tests::snapshot::Snapshot;
 use landbox_tests::{Place, world, worlds};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -142,7 +142,7 @@ worlds! {
         place.write(place.project.join("test.txt"), "untracked\n");
         place.write(place.project.join(".env"), "K=1\n");
         let git_folder = place.project.join(".git");
-        let look = || Snapshot::take(&[&git_folder], &[], Depth::Content);
+        let look = || Snapshot::take(&[&git_folder], &[]);
         let before = look();
         place.sh("echo more >> test.txt; echo agent >> app.py; echo K=2 >> .env").output().ok();
         let text = read(patch(&place));
