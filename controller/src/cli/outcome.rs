@@ -10,7 +10,6 @@ use crate::ui::text::visible;
 use landbox_shared::bytes;
 use landbox_shared::event::{Event, Stage, Status};
 use rustix::io::Errno;
-use rustix::process::Signal;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
@@ -62,7 +61,7 @@ impl Unstarted {
         let failure = match self {
             Self::Exec(errno) => plain(format!("the program can't be executed: {}", error(*errno))),
             Self::Refused(Refusal::Interrupted(signal)) => {
-                plain(format!("interrupted by signal {}", signal.as_raw()))
+                plain(format!("interrupted by signal {signal}"))
             }
             Self::Refused(Refusal::Helper(failure)) => {
                 stage_failure(failure.stage, &failure.path, failure.to_string())
@@ -98,7 +97,7 @@ pub(super) fn conclude(
             (None, Some(watch(&[], "the helper spoke out of order")))
         }
         End::Silent => (None, plain("the helper was ended from outside".into())),
-        End::Signal(signal) => (None, plain(format!("landbox got signal {}", signal.as_raw()))),
+        End::Signal(signal) => (None, plain(format!("landbox got signal {signal}"))),
     };
     let told = failure.as_ref().map(|failure| {
         let mut text = format!("the session was ended: {}", visible(failure.message.as_bytes()));
@@ -188,8 +187,8 @@ pub(super) fn output_lost(error: Errno) -> Failure {
         .hint("make room, or send the output elsewhere, and run it again")
 }
 
-fn signal_code(signal: Signal) -> u8 {
-    u8::try_from(signal.as_raw()).map_or(LANDBOX_FAILED, |n| 128u8.saturating_add(n))
+fn signal_code(signal: i32) -> u8 {
+    u8::try_from(signal).map_or(LANDBOX_FAILED, |n| 128u8.saturating_add(n))
 }
 
 /// The one line after a session.
@@ -233,6 +232,6 @@ mod tests {
         assert_eq!(code(Event::BoundaryLost { path: b"/p".to_vec() }), (125, true));
         assert_eq!(session.state.state, Phase::Failed);
         assert_eq!(conclude(&mut session, End::Silent).unwrap().0, 125);
-        assert_eq!(conclude(&mut session, End::Signal(Signal::ALARM)).unwrap().0, 128 + 14);
+        assert_eq!(conclude(&mut session, End::Signal(14)).unwrap().0, 128 + 14);
     }
 }

@@ -7,7 +7,7 @@ pub use events::{EventSocket, Received};
 pub use spawn::{Helper, Process, start};
 
 use crate::error::{Context, Failure, Kind, Result};
-use crate::pty::signals::Signals;
+use crate::pty::signals::{Caught, Signals};
 use crate::seal::{self, Key};
 use crate::session::store::show;
 use crate::ui::text::visible;
@@ -60,8 +60,8 @@ pub struct Launched {
 pub enum Refusal {
     /// The helper says which step failed.
     Helper(event::Failure),
-    /// A signal arrived meanwhile.
-    Interrupted(Signal),
+    /// A signal of this number arrived meanwhile.
+    Interrupted(i32),
     /// Anything else.
     Other(Failure),
 }
@@ -304,15 +304,20 @@ fn wait(
                 )));
             }
         }
-        if let Some(signal) = signals.take().into_iter().find(|s| ends_a_launch(*s)) {
+        if let Some(signal) = signals.take().into_iter().find_map(ends_a_launch) {
             return Err(Refusal::Interrupted(signal));
         }
     }
 }
 
-fn ends_a_launch(signal: Signal) -> bool {
-    [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM].contains(&signal)
-        || Signals::is_ending(signal)
+/// The number of a signal that is no business of a launch's.
+fn ends_a_launch(caught: Caught) -> Option<i32> {
+    match caught {
+        Caught::End(number) => Some(number),
+        // Meant for a task that can't hear it yet.
+        Caught::Task(Signal::USR1 | Signal::USR2) | Caught::Terminal(_) => None,
+        Caught::Task(signal) => Some(signal.as_raw()),
+    }
 }
 
 /// The exec frame of `exec` and the digest the plan must name.

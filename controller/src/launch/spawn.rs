@@ -4,6 +4,7 @@ use super::events::EventSocket;
 use crate::error::{Context, Result};
 use crate::session::store::show;
 use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawn};
+use nix::sys::signal::SigSet;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::pipe::PipeFlags;
@@ -111,8 +112,12 @@ fn spawn(program: &Path, descriptors: [OwnedFd; 5]) -> std::io::Result<Process> 
         kept.push(fd);
     }
     let mut attributes = PosixSpawnAttr::init()?;
-    attributes.set_flags(PosixSpawnFlags::POSIX_SPAWN_SETPGROUP)?;
+    attributes.set_flags(
+        PosixSpawnFlags::POSIX_SPAWN_SETPGROUP | PosixSpawnFlags::POSIX_SPAWN_SETSIGMASK,
+    )?;
     attributes.set_pgroup(nix::unistd::Pid::from_raw(0))?;
+    // What we block to read it, the helper is not to miss.
+    attributes.set_sigmask(&SigSet::empty())?;
     let text = |bytes| CString::new(bytes).map_err(|_| std::io::Error::from(Errno::INVAL));
     let name = text(program.as_os_str().to_owned().into_vec())?;
     let mut env = Vec::new();

@@ -4,7 +4,7 @@
 use super::copy::Copy;
 use super::feed::{Feed, Side};
 use super::pace::{Pace, Rhythm};
-use super::signals::Signals;
+use super::signals::{Caught, Signals};
 use super::stdio::Ours;
 use super::terminal::{Restore, Terminal};
 use super::{Stdio, terminal};
@@ -34,8 +34,8 @@ pub enum End {
     Event(Event),
     /// The helper ended without one.
     Silent,
-    /// A signal ended it.
-    Signal(Signal),
+    /// A signal ended it, of this number.
+    Signal(i32),
 }
 
 struct Loop<'a> {
@@ -278,15 +278,16 @@ impl Loop<'_> {
     }
 
     /// Does what the signals that came ask for; gives one that ends the session.
-    fn handle_signals(&mut self) -> Option<Signal> {
-        for signal in self.signals.take() {
-            if Signals::is_ending(signal) {
-                return Some(signal);
-            }
-            if Signals::is_forwarded(signal) {
-                let _ = rustix::process::pidfd_send_signal(&self.init, signal);
-                continue;
-            }
+    fn handle_signals(&mut self) -> Option<i32> {
+        for caught in self.signals.take() {
+            let signal = match caught {
+                Caught::End(number) => return Some(number),
+                Caught::Task(signal) => {
+                    let _ = rustix::process::pidfd_send_signal(&self.init, signal);
+                    continue;
+                }
+                Caught::Terminal(signal) => signal,
+            };
             if signal == Signal::TSTP {
                 let _ = rustix::process::pidfd_send_signal(&self.init, Signal::TSTP);
                 match self.terminal {
@@ -329,7 +330,7 @@ impl Loop<'_> {
             self.advance_screen(screen_ready);
             self.screen = self.screen.take().filter(|screen| !screen.is_over());
             self.advance_copies(&came);
-            let hurries = |signal| Signals::is_forwarded(signal) || Signals::is_ending(signal);
+            let hurries = |caught| matches!(caught, Caught::Task(_) | Caught::End(_));
             if self.signals.take().into_iter().any(hurries) {
                 return;
             }

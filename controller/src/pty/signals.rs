@@ -1,11 +1,10 @@
 //! Signals to the controller, as something a loop can wait for.
 
 use crate::error::{Context, Result};
+use nix::sys::signal::{SigSet, Signal as Kind};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::process::Signal;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::UnixStream;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Signals that are the task's business.
 const FORWARDED: [Signal; 6] =
@@ -13,78 +12,64 @@ const FORWARDED: [Signal; 6] =
 /// Signals about the terminal and job control.
 const OURS: [Signal; 3] = [Signal::WINCH, Signal::TSTP, Signal::CONT];
 
-/// Signals that end a process that does not catch them, and are no business of the task's: they end the session. (Those
-/// that a fault of our own raises again at once are not among them.)
-const ENDING: [Signal; 11] = [
-    Signal::ALARM,
-    Signal::VTALARM,
-    Signal::PROF,
-    Signal::XCPU,
-    Signal::XFSZ,
-    Signal::ABORT,
-    Signal::TRAP,
-    Signal::SYS,
-    Signal::IO,
-    Signal::POWER,
-    Signal::STKFLT,
-];
+/// Signals that go on doing what they do: two that mean nothing to us, and two that stop who uses a terminal out of turn,
+/// which a process that blocks them would be let do.
+const LEFT: [Kind; 4] = [Kind::SIGCHLD, Kind::SIGURG, Kind::SIGTTIN, Kind::SIGTTOU];
 
-/// Caught signals.
-#[derive(Debug)]
-pub struct Signals {
-    wake: UnixStream,
-    flags: Vec<(Signal, Arc<AtomicBool>)>,
+/// A signal that came, by whose business it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caught {
+    /// The task's.
+    Task(Signal),
+    /// Ours: about the terminal and job control.
+    Terminal(Signal),
+    /// Any other, by its number, which real-time signals have alone: such ends a process that does not expect it, and so
+    /// it ends the session, whatever the task makes of it.
+    End(i32),
 }
 
+/// Caught signals: all there are but `KILL` and `STOP`, so that none ends this process with the terminal raw. They are
+/// blocked, and read. A fault of our own ends it all the same, as the kernel has it.
+#[derive(Debug)]
+pub struct Signals(SignalFd);
+
 impl Signals {
-    /// Catches them from now on. A signal that our caller had ignored (`nohup`, a background job of a script) stays
-    /// ignored.
+    /// Catches them from now on, in this thread and those it starts; there must be no other yet. A signal that our caller
+    /// had ignored (`nohup`, a background job of a script) stays ignored.
     pub fn install() -> Result<Self> {
         let what = || "can't catch signals".to_string();
-        let (wake, write) = UnixStream::pair().context(what)?;
-        wake.set_nonblocking(true).context(what)?;
         let ignored = ignored();
-        let mut flags = Vec::new();
-        for signal in FORWARDED.into_iter().chain(OURS).chain(ENDING) {
-            let raw = signal.as_raw();
-            if ignored & (1 << (raw - 1)) != 0 {
-                continue;
-            }
-            let flag = Arc::new(AtomicBool::new(false));
-            // Actions run in the order they were registered: the flag is up before the wake-up is sent.
-            signal_hook::flag::register(raw, Arc::clone(&flag)).context(what)?;
-            let end = write.try_clone().context(what)?;
-            signal_hook::low_level::pipe::register(raw, end).context(what)?;
-            flags.push((signal, flag));
+        let mut set = SigSet::all();
+        let is_ignored = |kind: &Kind| ignored & (1 << (*kind as i32 - 1)) != 0;
+        Kind::iterator().filter(is_ignored).chain(LEFT).for_each(|kind| set.remove(kind));
+        set.thread_block().context(what)?;
+        let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
+        SignalFd::with_flags(&set, flags).map(Self).context(what)
+    }
+
+    /// The signals that came since the last call.
+    pub fn take(&self) -> Vec<Caught> {
+        let mut came = Vec::new();
+        while let Ok(Some(caught)) = self.0.read_signal() {
+            came.extend(i32::try_from(caught.ssi_signo).map(Caught::of));
         }
-        Ok(Self { wake, flags })
+        came
     }
+}
 
-    /// The signals that came since the last call; several of one kind count once.
-    pub fn take(&self) -> Vec<Signal> {
-        let mut scratch = [0; 64];
-        // Emptied before the flags are read: a signal between the two wakes the loop once more, none is lost.
-        while rustix::io::read(&self.wake, &mut scratch).is_ok_and(|n| n > 0) {}
-        let came = |(signal, flag): &(Signal, Arc<AtomicBool>)| {
-            flag.swap(false, Ordering::SeqCst).then_some(*signal)
-        };
-        self.flags.iter().filter_map(came).collect()
-    }
-
-    /// Whether a signal is for the task rather than about the terminal.
-    pub fn is_forwarded(signal: Signal) -> bool {
-        FORWARDED.contains(&signal)
-    }
-
-    /// Whether a signal ends the session, whatever the task makes of it.
-    pub fn is_ending(signal: Signal) -> bool {
-        ENDING.contains(&signal)
+impl Caught {
+    fn of(number: i32) -> Self {
+        match Signal::from_named_raw(number) {
+            Some(signal) if FORWARDED.contains(&signal) => Self::Task(signal),
+            Some(signal) if OURS.contains(&signal) => Self::Terminal(signal),
+            Some(_) | None => Self::End(number),
+        }
     }
 }
 
 impl AsFd for Signals {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.wake.as_fd()
+        self.0.as_fd()
     }
 }
 
@@ -101,15 +86,28 @@ fn ignored() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nix::sys::pthread::{pthread_kill, pthread_self};
 
     #[test]
     fn a_caught_signal_wakes_the_loop_and_is_reported_once() {
         let signals = Signals::install().unwrap();
-        rustix::process::kill_process(rustix::process::getpid(), Signal::WINCH).unwrap();
-        let mut fds = [rustix::event::PollFd::new(&signals, rustix::event::PollFlags::IN)];
-        let limit = rustix::event::Timespec { tv_sec: 5, tv_nsec: 0 };
-        assert_eq!(rustix::event::poll(&mut fds, Some(&limit)).unwrap(), 1);
-        assert!(signals.take().contains(&Signal::WINCH));
-        assert!(!signals.take().contains(&Signal::WINCH));
+        // To this thread: the others of a test do not block it.
+        for (kind, caught) in [
+            (Kind::SIGWINCH, Caught::Terminal(Signal::WINCH)),
+            (Kind::SIGTERM, Caught::Task(Signal::TERM)),
+            (Kind::SIGSEGV, Caught::End(11)),
+        ] {
+            pthread_kill(pthread_self(), kind).unwrap();
+            let mut fds = [rustix::event::PollFd::new(&signals, rustix::event::PollFlags::IN)];
+            let limit = rustix::event::Timespec { tv_sec: 5, tv_nsec: 0 };
+            assert_eq!(rustix::event::poll(&mut fds, Some(&limit)).unwrap(), 1);
+            assert_eq!(signals.take(), [caught]);
+            assert_eq!(signals.take(), []);
+        }
+    }
+
+    #[test]
+    fn what_has_no_name_ends_the_session_too() {
+        assert_eq!(Caught::of(64), Caught::End(64));
     }
 }
