@@ -1,9 +1,10 @@
-//! The file work that benches time: `write DIR COUNT SIZE`, `edit DIR COUNT`, `lines BYTES`; and the network work
-//! ([`net`]).
+//! The file work that benches time: `write DIR COUNT SIZE`, `edit DIR COUNT`, `lines BYTES`; the network work ([`net`]);
+//! and, under the helper's name, what times that ([`between`]).
 //!
 //! One static program does the same work natively and in a session, so that an interpreter's start and pace cancel out.
 #![forbid(unsafe_code)]
 
+mod between;
 mod net;
 
 use std::fs::{self, File, OpenOptions};
@@ -12,9 +13,12 @@ use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().skip(1).collect();
+    let mut args = std::env::args();
+    let is_helper = args.next().is_some_and(|name| name.ends_with("/landbox-helper"));
+    let args: Vec<String> = args.collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let result = match words.as_slice() {
+        [] if is_helper => between::stand(),
         ["write", dir, count, size] => numbers(count, size).and_then(|(n, s)| write(dir, n, s)),
         ["edit", dir, count] => numbers(count, "0").and_then(|(n, _)| edit(dir, n)),
         ["lines", bytes] => numbers(bytes, "0").and_then(|(n, _)| lines(n)),
