@@ -3,8 +3,25 @@
 
 use std::ffi::{CStr, CString};
 
-/// An option of a file system; one without a value is a flag.
-pub type Setting = (&'static CStr, String);
+/// An option of a file system.
+pub type Setting = (&'static CStr, Value);
+
+/// What an option is set to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// Nothing: it is a flag.
+    Flag,
+    /// A text.
+    Text(String),
+    /// What a descriptor leads to.
+    Descriptor(i32),
+}
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
 
 /// Options of every kernel overlay. `redirect_dir=off` would be refused where the kernel always follows redirects.
 const KERNEL: [(&CStr, &str); 5] = [
@@ -15,7 +32,7 @@ const KERNEL: [(&CStr, &str); 5] = [
     (c"nfs_export", "off"),
 ];
 
-/// A path that every kernel takes. (Linux takes descriptors themselves here from 6.13 on.)
+/// A path that every kernel takes.
 fn name(fd: &i32) -> String {
     format!("/proc/self/fd/{fd}")
 }
@@ -24,36 +41,49 @@ fn names(fds: &[i32]) -> String {
     fds.iter().map(name).collect::<Vec<_>>().join(":")
 }
 
-/// A kernel overlay of `lowers`, topmost first; without an upper and a work folder it is read-only.
+/// A kernel overlay of `lowers`, topmost first; without an upper and a work folder it is read-only. Linux takes the
+/// descriptors themselves from 6.13 on, and looks up no name for them.
 pub fn kernel(lowers: &[i32], upper_and_work: Option<[i32; 2]>) -> Vec<Setting> {
-    let mut options = vec![(c"source", "landbox".into()), (c"lowerdir", names(lowers))];
+    let lowers = lowers.iter().map(|fd| (c"lowerdir+", Value::Descriptor(*fd))).collect();
+    with_the_rest(lowers, upper_and_work.map(|fds| fds.map(Value::Descriptor)))
+}
+
+/// The same for a kernel that wants names.
+pub fn kernel_by_name(lowers: &[i32], upper_and_work: Option<[i32; 2]>) -> Vec<Setting> {
+    let lowers = vec![(c"lowerdir", Value::Text(names(lowers)))];
+    with_the_rest(lowers, upper_and_work.map(|fds| fds.map(|fd| Value::Text(name(&fd)))))
+}
+
+fn with_the_rest(lowers: Vec<Setting>, upper_and_work: Option<[Value; 2]>) -> Vec<Setting> {
+    let mut options = lowers;
+    options.push((c"source", "landbox".into()));
     if let Some([upper, work]) = upper_and_work {
-        options.extend([(c"upperdir", name(&upper)), (c"workdir", name(&work))]);
+        options.extend([(c"upperdir", upper), (c"workdir", work)]);
         // Marks in attributes that an unprivileged reader sees; and no fsync for every file that is copied up.
-        options.extend([(c"userxattr", String::new()), (c"volatile", String::new())]);
+        options.extend([(c"userxattr", Value::Flag), (c"volatile", Value::Flag)]);
     }
-    options.extend(KERNEL.map(|(key, value)| (key, value.to_owned())));
+    options.extend(KERNEL.map(|(key, value)| (key, value.into())));
     options
 }
 
 /// The kernel's end of a fuse-overlayfs: those it gives when it mounts by itself. Permissions are checked by the kernel
 /// against the ids it reports. `ids` are those of the mounting process, `map` its `uid_map`.
 pub fn fuse_mount(device: i32, ids: [u32; 2], map: &str) -> Vec<Setting> {
-    let [user, group] = ids.map(|id| id.to_string());
+    let [user, group] = ids.map(|id| Value::Text(id.to_string()));
     let mut options = vec![
-        (c"source", "fuse-overlayfs".to_owned()),
-        (c"subtype", "fuse-overlayfs".to_owned()),
-        (c"fd", device.to_string()),
-        (c"rootmode", "40000".to_owned()),
+        (c"source", "fuse-overlayfs".into()),
+        (c"subtype", "fuse-overlayfs".into()),
+        (c"fd", Value::Text(device.to_string())),
+        (c"rootmode", "40000".into()),
         (c"user_id", user),
         (c"group_id", group),
-        (c"default_permissions", String::new()),
+        (c"default_permissions", Value::Flag),
     ];
     // Where other ids exist inside, they may enter. Elsewhere the flag would shut the caller out: with it the kernel asks
     // who is asking to live in this user namespace, without it, to have the caller's ids.
     let mut counts = map.lines().filter_map(|line| line.split_whitespace().last());
     if counts.next() != Some("1") || counts.next().is_some() {
-        options.push((c"allow_other", String::new()));
+        options.push((c"allow_other", Value::Flag));
     }
     options
 }
@@ -81,8 +111,8 @@ pub fn fuse_program(fds: &[i32]) -> Option<Vec<CString>> {
 mod tests {
     use super::*;
 
-    fn value<'a>(options: &'a [Setting], key: &CStr) -> Option<&'a str> {
-        options.iter().find(|(name, _)| *name == key).map(|(_, value)| &**value)
+    fn value<'a>(options: &'a [Setting], key: &CStr) -> Option<&'a Value> {
+        options.iter().find(|(name, _)| *name == key).map(|(_, value)| value)
     }
 
     #[test]
@@ -97,15 +127,24 @@ mod tests {
             )
         );
         assert!(fuse_program(&[9, 5, 6]).is_none());
+        let by_name = kernel_by_name(&[3, 4], Some([5, 6]));
+        assert_eq!(value(&by_name, c"lowerdir"), Some(&"/proc/self/fd/3:/proc/self/fd/4".into()));
+        assert_eq!(value(&by_name, c"workdir"), Some(&"/proc/self/fd/6".into()));
         let kernel = kernel(&[3, 4], Some([5, 6]));
-        assert_eq!(value(&kernel, c"lowerdir"), Some("/proc/self/fd/3:/proc/self/fd/4"));
-        assert_eq!(value(&kernel, c"workdir"), Some("/proc/self/fd/6"));
+        let lowers: Vec<_> = kernel.iter().filter(|(key, _)| *key == c"lowerdir+").collect();
+        assert_eq!(
+            lowers.iter().map(|l| &l.1).collect::<Vec<_>>(),
+            [&Value::Descriptor(3), &Value::Descriptor(4)]
+        );
+        assert_eq!(value(&kernel, c"workdir"), Some(&Value::Descriptor(6)));
+        assert_eq!(kernel[4..], by_name[3..]);
     }
 
     #[test]
     fn an_overlay_without_an_upper_is_asked_for_without_its_marks() {
-        let options = kernel(&[3, 4], None);
-        assert_eq!((value(&options, c"upperdir"), value(&options, c"userxattr")), (None, None));
+        for options in [kernel(&[3, 4], None), kernel_by_name(&[3, 4], None)] {
+            assert_eq!((value(&options, c"upperdir"), value(&options, c"userxattr")), (None, None));
+        }
     }
 
     #[test]

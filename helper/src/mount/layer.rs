@@ -5,7 +5,7 @@ use super::target::{Kind, World};
 use super::{At, FuseRequest, StartFuse, mask};
 use crate::failure::{Failure, Stage};
 use crate::sys::mount::{NODEV, NOSUID, Refusal, file_system};
-use landbox_shared::overlay;
+use landbox_shared::overlay::{self, Setting};
 use landbox_shared::plan::{LayerOp, Loss};
 use landbox_shared::tree;
 use nix::errno::Errno;
@@ -86,7 +86,12 @@ pub(super) fn overlay(
 ) -> Result<OwnedFd, Refusal> {
     let lowers: Vec<_> = lowers.iter().map(AsRawFd::as_raw_fd).collect();
     let upper_and_work = upper_and_work.map(|folders| folders.map(AsRawFd::as_raw_fd));
-    file_system(c"overlay", &overlay::kernel(&lowers, upper_and_work), attributes)
+    let make = |options: Vec<Setting>| file_system(c"overlay", &options, attributes);
+    match make(overlay::kernel(&lowers, upper_and_work)) {
+        // Before Linux 6.13; or the folders are not good for one, which is then said again.
+        Err((Errno::EINVAL, _)) => make(overlay::kernel_by_name(&lowers, upper_and_work)),
+        made => made,
+    }
 }
 
 /// Mounts the near end of a fuse layer.

@@ -9,10 +9,12 @@ use crate::open::{FOLDER, PLACE, open, open_beneath};
 use crate::sys::mount::{
     NODEV, NOEXEC, NOSUID, RDONLY, Refusal, attach, clone_tree, file_system, restrict,
 };
+use landbox_shared::overlay::Setting;
 use landbox_shared::path::AbsPath;
 use landbox_shared::system::{CONSOLE, DEV_LINKS, PROC_READ_ONLY};
 use nix::errno::Errno;
 use nix::unistd::symlinkat;
+use std::ffi::CStr;
 use std::os::fd::OwnedFd;
 
 /// Size limit of mask folders and of `/dev`, which hold names alone.
@@ -44,14 +46,14 @@ pub(super) fn root(tree: OwnedFd) -> Result<World, Failure> {
 pub(super) fn new_tmpfs(mode: u32, size: u64, attributes: u64) -> Result<OwnedFd, Refusal> {
     let (mode, size) = (format!("{:o}", mode & 0o7777), size.to_string());
     let options = [(c"source", "landbox"), (c"mode", &*mode), (c"size", &*size)];
-    file_system(c"tmpfs", &options, attributes)
+    file_system(c"tmpfs", &options.map(text), attributes)
 }
 
 /// Mounts a fresh `/proc` and makes its writable system parts read-only.
 pub(super) fn proc(world: &mut World) -> Result<(), Failure> {
     let path = fixed("/proc")?;
     let doing = "making a fresh /proc, which the kernel refuses where parts of the host's are mounted over, as in a container";
-    let tree = file_system(c"proc", &[(c"source", "proc")], NOSUID | NODEV | NOEXEC);
+    let tree = file_system(c"proc", &[text((c"source", "proc"))], NOSUID | NODEV | NOEXEC);
     let tree = tree.at(&path, doing)?;
     world.attach(&tree, &path, Kind::Folder)?;
     for name in PROC_READ_ONLY {
@@ -104,6 +106,11 @@ fn fill(scratch: &OwnedFd, devices: &Devices) -> nix::Result<OwnedFd> {
 /// A devpts of the session's own. Terminals belong to group 5 by convention, where that group exists here.
 fn devpts() -> Result<OwnedFd, Refusal> {
     let options = [(c"source", "devpts"), (c"mode", "0620"), (c"ptmxmode", "0666"), (c"gid", "5")];
+    let options = options.map(text);
     let make = |options| file_system(c"devpts", options, NOSUID | NOEXEC);
     make(&options).or_else(|_| make(&options[..3]))
+}
+
+fn text((key, value): (&'static CStr, &str)) -> Setting {
+    (key, value.into())
 }

@@ -2,6 +2,7 @@
 //!
 //! Needs Linux 5.12 (`mount_setattr`). No path of the caller's ever enters an option string.
 
+use landbox_shared::overlay::{Setting, Value};
 use nix::NixPath;
 use nix::errno::Errno;
 use std::ffi::{CStr, CString, c_char, c_long, c_uint};
@@ -66,10 +67,10 @@ pub(crate) fn restrict(tree: &OwnedFd, attributes: u64, recursive: bool) -> nix:
     .map(drop)
 }
 
-/// Makes a file system and returns it as a detached mount. An option without a value is a flag.
+/// Makes a file system and returns it as a detached mount.
 pub(crate) fn file_system(
     kind: &CStr,
-    options: &[(&CStr, impl AsRef<str>)],
+    options: &[Setting],
     attributes: u64,
 ) -> Result<OwnedFd, Refusal> {
     // SAFETY: the name is a NUL-terminated string that outlives the call.
@@ -77,14 +78,19 @@ pub(crate) fn file_system(
     let context = File::from(owned(fd).map_err(|errno| (errno, String::new()))?);
     let make = || {
         for (key, value) in options {
-            let text = CString::new(value.as_ref()).map_err(|_| Errno::EINVAL)?;
-            let (command, value) = match value.as_ref() {
-                "" => (libc::FSCONFIG_SET_FLAG, null()),
-                _ => (libc::FSCONFIG_SET_STRING, text.as_ptr()),
-            };
-            configure(&context, command, key.as_ptr(), value)?;
+            let key = key.as_ptr();
+            match value {
+                Value::Flag => configure(&context, libc::FSCONFIG_SET_FLAG, key, null(), 0)?,
+                Value::Text(text) => {
+                    let text = CString::new(text.as_str()).map_err(|_| Errno::EINVAL)?;
+                    configure(&context, libc::FSCONFIG_SET_STRING, key, text.as_ptr(), 0)?;
+                }
+                Value::Descriptor(fd) => {
+                    configure(&context, libc::FSCONFIG_SET_FD, key, null(), *fd)?;
+                }
+            }
         }
-        configure(&context, libc::FSCONFIG_CMD_CREATE, null(), null())?;
+        configure(&context, libc::FSCONFIG_CMD_CREATE, null(), null(), 0)?;
         let (fd, flags) = (context.as_raw_fd(), libc::FSMOUNT_CLOEXEC);
         // SAFETY: no pointer is passed.
         owned(unsafe { libc::syscall(libc::SYS_fsmount, fd, flags, attributes) })
@@ -97,10 +103,11 @@ fn configure(
     command: c_uint,
     key: *const c_char,
     value: *const c_char,
+    number: RawFd,
 ) -> nix::Result<()> {
     let fd = context.as_raw_fd();
     // SAFETY: the caller passes NULL or NUL-terminated strings that outlive the call.
-    Errno::result(unsafe { libc::syscall(libc::SYS_fsconfig, fd, command, key, value, 0) })
+    Errno::result(unsafe { libc::syscall(libc::SYS_fsconfig, fd, command, key, value, number) })
         .map(drop)
 }
 
