@@ -147,10 +147,10 @@ class Bench:
             self.spawn_ms([os.path.join(folder, "landbox"), "-q", "run", "--", "/bin/true"])
             # The one between goes on until the helper's very end, which nobody waits for.
             for _ in range(1000):
-                with contextlib.suppress(FileNotFoundError, ValueError):
-                    with open(log, encoding="ascii") as file:
-                        last[:] = [int(word) / 1e3 for word in file.read().split()]
-                    return last[0]
+                with contextlib.suppress(FileNotFoundError), open(log, encoding="ascii") as file:
+                    if words := file.read().split():
+                        last[:] = [int(word) / 1e3 for word in words]
+                        return last[0]
                 time.sleep(0.001)
             sys.exit("nothing said how long the helper took")
         self.rows("the helper's own part of a start, network shared", "bwrap (net shared)", {

@@ -51,8 +51,10 @@ pub(crate) fn stand() -> io::Result<()> {
     let mut controller = Some(controller);
     let mut buffer = vec![0; PACKET];
     loop {
-        let frames_flags = if plan_out.is_some() { PollFlags::IN } else { PollFlags::empty() };
-        let mut fds = vec![PollFd::new(&helper, PollFlags::IN), PollFd::new(&frames, frames_flags)];
+        // What has ended would wake us for ever.
+        let mut fds = vec![PollFd::new(&helper, PollFlags::IN)];
+        fds.extend(plan_out.iter().map(|_| PollFd::new(&frames, PollFlags::IN)));
+        let listening = fds.len();
         fds.extend(controller.iter().map(|fd| PollFd::new(fd, PollFlags::IN)));
         match poll(&mut fds, None) {
             Ok(_) | Err(Errno::INTR) => {}
@@ -69,7 +71,7 @@ pub(crate) fn stand() -> io::Result<()> {
                 times.ended = now;
             }
         }
-        if seen[1] && plan_out.is_some() {
+        if listening > 1 && seen[1] {
             match frames.read(&mut buffer)? {
                 0 => {
                     times.planned = Some(Instant::now());
@@ -80,12 +82,12 @@ pub(crate) fn stand() -> io::Result<()> {
                 }
             }
         }
-        if let Some(fd) = controller.as_ref().filter(|_| seen.get(2) == Some(&true)) {
+        if let Some(fd) = controller.as_ref().filter(|_| seen.get(listening) == Some(&true)) {
             if hand_on(fd, Some(&helper), &mut buffer)?.is_some() {
                 times.released = times.released.or_else(|| Some(Instant::now()));
             } else {
                 // The controller is gone; so is our word to the helper then.
-                rustix::net::shutdown(&helper, rustix::net::Shutdown::Write)?;
+                rustix::net::shutdown(&helper, rustix::net::Shutdown::Both)?;
                 controller = None;
             }
         }
