@@ -3,9 +3,10 @@
 
 use landbox_tests::probe::Facts;
 use landbox_tests::world::{Overlay, Who, helper_rights};
-use landbox_tests::{Place, World, worlds};
+use landbox_tests::{Place, World, world, worlds};
 use serde_json::Value;
 use std::fs;
+use std::process::{Command, Stdio};
 
 fn session(world: World) -> (Place, Facts, Value) {
     let place = Place::new(world);
@@ -117,4 +118,22 @@ worlds! {
         let out = place.session(["--network", "off"], ["python3", "-c", python]).output().ok();
         assert_eq!(out.text(), "up\n");
     }
+}
+
+#[test]
+fn the_helper_takes_no_argument_but_the_one_for_its_version() {
+    let run = |args: &[&str]| {
+        let mut helper = Command::new(world::bin("landbox-helper"));
+        let out = helper.args(args).stdin(Stdio::null()).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (out.status.code(), text(out.stdout), text(out.stderr))
+    };
+    let (code, said, _) = run(&["--version"]);
+    assert_eq!((code, said.split(' ').next()), (Some(0), Some("landbox-helper")));
+    for args in [&["--help"][..], &["--version", "more"], &["explain"], &[""]] {
+        let refused = "landbox-helper takes no argument but --version.\n".to_owned();
+        assert_eq!(run(args), (Some(2), String::new(), refused), "{args:?}");
+    }
+    let (code, _, said) = run(&[]);
+    assert!(code == Some(2) && said.contains("is started by landbox"), "{said}");
 }

@@ -1,0 +1,132 @@
+//! The first of the README's two commands, from a checkout to a card. Packages and compiler are stand-ins: what was built for the
+//! tests takes the place of what they would make.
+#![allow(clippy::unwrap_used)] // tests
+
+use landbox_tests::run::Run;
+use landbox_tests::{Place, World, world, worlds};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// A checkout of the scripts, and programs that come first on `PATH` and note that they were called.
+struct Machine {
+    place: Place,
+    checkout: PathBuf,
+    bin: PathBuf,
+}
+
+impl Machine {
+    /// `lacks`: a package that is not there until apt-get is asked for it.
+    fn new(world: World, lacks: Option<&str>) -> Self {
+        let place = Place::new(world);
+        let (checkout, bin) = (place.home.join("checkout"), place.outside.join("bin"));
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("packaging");
+        for script in ["quickstart.sh", "setup.sh"] {
+            let path = checkout.join("packaging").join(script);
+            place.write(&path, fs::read(sources.join(script)).unwrap());
+            fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+        }
+        let this = Self { place, checkout, bin };
+        let installed = this.place.outside.join("installed").display().to_string();
+        let lacks = lacks.unwrap_or("nothing");
+        this.program(
+            "dpkg-query",
+            &format!("case \"$*\" in *' {lacks}') cat {installed};; *) printf installed;; esac"),
+        );
+        this.program(
+            "apt-get",
+            &format!("case \"$*\" in *' {lacks}'*) printf installed > {installed};; esac"),
+        );
+        this.program("sudo", "echo a password is required >&2; exit 1");
+        // Puts in place what it is asked to build, by its name: `--bin NAME`.
+        let made = format!(
+            "case $1 in --version) echo cargo 1.95.0; exit;; esac\n\
+             to={0}/target/release; mkdir -p $to\n\
+             while [ $1 != --bin ]; do shift; done; cp {1}/$2 $to/",
+            this.checkout.display(),
+            world::bin("landbox").parent().unwrap().display()
+        );
+        this.program("cargo", &made);
+        this
+    }
+
+    fn program(&self, name: &str, script: &str) {
+        let path = self.bin.join(name);
+        let called = self.place.outside.join("called");
+        let script = format!("#!/bin/sh\necho \"{name} $*\" >> {}\n{script}\n", called.display());
+        self.place.write(&path, script);
+        fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+    }
+
+    fn quickstart(&self, args: &[&str]) -> Run {
+        let mut run = self.place.landbox(args);
+        run.program(self.checkout.join("packaging/quickstart.sh"));
+        run.env("PATH", format!("{}:{}", self.bin.display(), std::env::var("PATH").unwrap()));
+        run
+    }
+
+    fn called(&self, program: &str) -> Vec<String> {
+        let all = fs::read_to_string(self.place.outside.join("called")).unwrap_or_default();
+        all.lines().filter(|line| line.starts_with(program)).map(str::to_owned).collect()
+    }
+}
+
+worlds! {
+    [user_kernel, root_kernel]
+    fn without_a_command_or_a_terminal_a_demo_is_edited_shown_and_lands_as_it_says(world) {
+        let machine = Machine::new(world, None);
+        let out = machine.quickstart(&[]).output().ok();
+        let (shown, said) = (out.text(), out.errors());
+        for part in ["modified", "greeting.txt", "deleted", "notes.txt", "added", "src/main.py", "+Hello from inside."] {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+        assert!(said.contains("3 files changed"), "{said}");
+        assert!(machine.called("apt-get").is_empty() && machine.called("sudo").is_empty());
+        let line = said.lines().find_map(|line| line.strip_prefix("To land it:")).unwrap().trim();
+        let words: Vec<_> = line.split(' ').collect();
+        let demo = fs::read_dir(machine.place.home.join(".cache")).unwrap().next().unwrap().unwrap().path();
+        assert!(demo.join("notes.txt").exists() && !demo.join("src").exists());
+        machine.place.landbox(&words[1..]).program(words[0]).args(["--apply", "--yes"]).cwd(&demo).output().ok();
+        assert!(!demo.join("notes.txt").exists() && demo.join("src/main.py").exists());
+    }
+
+    [user_kernel]
+    fn a_command_runs_where_it_was_called_and_its_status_is_the_scripts(world) {
+        let machine = Machine::new(world, None);
+        let out = machine.quickstart(&["--", "sh", "-c", "pwd; echo more >> README.md; exit 7"]).output().expect(7);
+        let shown = out.text();
+        assert!(shown.starts_with(&format!("{}\n", machine.place.project.display())), "{shown}");
+        assert!(shown.contains("+more"), "{shown}");
+        machine.quickstart(&["--help"]).output().expect(2);
+    }
+
+    [user_kernel]
+    fn on_a_terminal_it_opens_a_shell_and_shows_what_was_done_in_it(world) {
+        let machine = Machine::new(world, None);
+        let mut terminal = machine.quickstart(&[]).env("SHELL", "/bin/sh").terminal(100, 40);
+        terminal.expect("leave with exit");
+        terminal.send("echo more >> README.md; exit\n");
+        terminal.expect("+more");
+        terminal.expect("To land it:");
+        assert_eq!(terminal.wait(), 0, "{}", terminal.shown());
+    }
+
+    [user_kernel]
+    fn who_may_not_install_is_given_the_one_line_to_type_and_nothing_is_built(world) {
+        let machine = Machine::new(world, Some("fuse-overlayfs"));
+        let out = machine.quickstart(&[]).output().expect(1);
+        let said = out.errors();
+        assert!(said.contains("    sudo apt-get update && sudo apt-get install -y fuse-overlayfs\n"), "{said}");
+        assert_eq!(machine.called("sudo"), ["sudo -n true"]);
+        assert!(machine.called("apt-get").is_empty());
+        assert!(!machine.checkout.join("target").exists());
+    }
+
+    [root_kernel]
+    fn root_has_what_is_missing_installed(world) {
+        let machine = Machine::new(world, Some("fuse-overlayfs"));
+        machine.quickstart(&["--", "true"]).output().ok();
+        let called = machine.called("apt-get");
+        assert!(called.len() == 1 && called[0].ends_with(" fuse-overlayfs"), "{called:?}");
+    }
+}
