@@ -9,6 +9,7 @@
 //! | the rows of [`matrix`], names, redirects, proxies and the four deaths: as an ordinary user and as root, between pipes and on a terminal | [`matrix`], [`names`], [`proxies`], [`flood`] |
 //! | the kernel does what `verdict` says | [`evaluator`] (5,120 destinations for each kind of user), [`sizes`] |
 //! | loopback and the link's names by every way out; neighbours | [`special`] |
+//! | what comes in is an answer to what was sent, and nothing passes through | [`inward`] |
 //! | the largest policies load, also with a send buffer of 212,992 | [`sizes`], the helper's `net::tests` |
 //! | each step of set-up made to fail: no tunnel device, no packet filter or a part of it missing, a link that is missing, too old, ends, is never ready or lies; rules that never arrive, change before or while they are read back, or are listed in part; a foreign table | [`faults`], the helper's `net::tests` |
 //! | link, monitor, init or controller dies under a flood: nothing passes, the task's last instant is within a second, the cause is named | [`flood`] |

@@ -66,7 +66,73 @@ attempt(socket.SOCK_STREAM, private, protocol=262)
 attempt(socket.SOCK_DGRAM, private, protocol=136)
 print('tried')";
 
+/// The same for IPv6, whose routing header an unprivileged socket may send; and what changes its mind between a
+/// destination that is allowed and one that is not: a datagram of two parts, a socket connected anew, data that goes with
+/// the first packet, fragments.
+const MORE_ODD_WAYS: &str = "
+import ctypes, socket, struct, sys
+private, public, old_private, old_public, port = *sys.argv[1:5], int(sys.argv[5])
+V6, ROUTE, INFO, MTU = socket.IPPROTO_IPV6, 57, 50, 24
+CORK, SEGMENT, MORE, FAST = (17, 1, 1), (17, 103, 100), 0x8000, 0x20000000
+tried = 0
+def attempt(family, kind, act, *options):
+    global tried; tried += 1
+    try:
+        s = socket.socket(family, kind); s.settimeout(0.3)
+        for option in options: s.setsockopt(*option)
+        act(s)
+    except OSError: pass
+def by(*hops):
+    last = len(hops) - 1
+    return (V6, ROUTE, struct.pack('BBBBBBH', 0, 2 * len(hops), 4, last, last, 0, 0)
+            + b''.join(socket.inet_pton(socket.AF_INET6, hop) for hop in hops))
+def go(to): return lambda s: (s.connect((to, port)), s.send(b'x\\n'), s.send(b'x\\n'))
+def two(first, second, flags): return lambda s: (s.sendto(b'a', flags, (first, port)), s.sendto(b'b', (second, port)),
+                                                 s.setsockopt(17, 1, 0))
+def again(first, second):
+    def act(s):
+        go(first)(s); ctypes.CDLL(None).connect(s.fileno(), bytes(16), 16); go(second)(s)
+    return act
+for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+    for route in ([private, public], [public, private], [private, '::1'], [private, 'fd00::100']):
+        for to in (public, private): attempt(socket.AF_INET6, kind, go(to), by(*route))
+    for family, yes, no in (socket.AF_INET, old_public, old_private), (socket.AF_INET6, public, private):
+        attempt(family, kind, again(yes, no))
+        attempt(family, kind, lambda s: s.sendto(b'x\\n', FAST, (no, port)))
+        attempt(family, kind, go(no), (socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b'lo'))
+for family, yes, no in (socket.AF_INET, old_public, old_private), (socket.AF_INET6, public, private):
+    for first, second in (yes, no), (no, yes):
+        attempt(family, socket.SOCK_DGRAM, two(first, second, MORE))
+        attempt(family, socket.SOCK_DGRAM, two(first, second, 0), CORK)
+    attempt(family, socket.SOCK_DGRAM, lambda s: s.sendto(b'x' * 1000, (no, port)), SEGMENT)
+for index in (1, 2):
+    info = [(V6, INFO, struct.pack('16sI', bytes(16), index))]
+    attempt(socket.AF_INET6, socket.SOCK_DGRAM, lambda s: s.sendmsg([b'x'], info, 0, (private, port)))
+    info4 = [(0, 8, struct.pack('I8x', index))]
+    attempt(socket.AF_INET, socket.SOCK_DGRAM, lambda s: s.sendmsg([b'x'], info4, 0, (old_private, port)))
+for size in (2000, 60000):
+    attempt(socket.AF_INET6, socket.SOCK_DGRAM, lambda s: s.sendto(b'x' * size, (private, port)), (V6, MTU, 1280))
+print('tried', tried)";
+
 worlds! {
+    [user_kernel, root_kernel]
+    fn a_destination_that_is_changed_on_the_way_is_judged_as_it_leaves(world) {
+        let outer = Outer::new();
+        let mut listeners = outer.listen(&[PORT]);
+        let place = Place::new(world);
+        let rules = policy(json!({"mode": "allow"}), json!({"mode": "block"}));
+        let port = PORT.to_string();
+        let ends = [address::PRIVATE_V6, address::PUBLIC_V6, address::PRIVATE_V4, address::PUBLIC_V4];
+        let words = [&["python3", "-c", MORE_ODD_WAYS][..], &ends, &[&port]].concat();
+        let out = outer.session(&place, &rules, words).output().ok();
+        assert_eq!(out.text(), "tried 44\n", "{}", out.errors());
+        let counts = listeners.counts();
+        let public = [address::PUBLIC_V4, address::PUBLIC_V6];
+        let past = counts.keys().filter(|name| !public.iter().any(|to| name.contains(to)));
+        assert_eq!(past.collect::<Vec<_>>(), [] as [&String; 0], "{counts:?}");
+        assert!(counts.len() >= 4, "{counts:?}");
+    }
+
     [user_kernel, root_kernel]
     fn odd_ways_of_naming_a_destination_reach_nothing_private(world) {
         let outer = Outer::new();
