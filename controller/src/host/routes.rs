@@ -48,13 +48,18 @@ fn v4(line: &str) -> Option<Route> {
     Some((net.trunc().into(), (*words.first()?).to_owned()))
 }
 
-/// `fd00..00 40 00..00 00 00..00 00000100 00000001 00000000 00000001 eth0`: destination, its length, .., interface.
+/// Flags of a route that is an address of this machine: its own, or one of several machines'.
+const ADDRESS: u32 = 0x8010_0000;
+
+/// `fd00..00 40 00..00 00 00..00 00000100 00000001 00000000 00000001 eth0`: destination, its length, .., flags, interface.
 fn v6(line: &str) -> Option<Route> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let address = Ipv6Addr::from(u128::from_str_radix(words.first()?, 16).ok()?);
     let length = u8::from_str_radix(words.get(1)?, 16).ok()?;
+    let flags = u32::from_str_radix(words.get(8)?, 16).ok()?;
     let net = Ipv6Net::new(address, length).ok()?;
-    Some((net.trunc().into(), (*words.get(9)?).to_owned()))
+    let route = (net.trunc().into(), (*words.get(9)?).to_owned());
+    (flags & ADDRESS == 0).then_some(route)
 }
 
 #[cfg(test)]
@@ -79,13 +84,13 @@ mod tests {
         );
         let none = "00000000000000000000000000000000";
         let line = |net: &str, length: &str, by: &str| {
-            format!(
-                "{net} {length} {none} 00 {none} 00000100 00000001 00000000 00000001     {by}\n"
-            )
+            let flags = if length == "80" { "80200001" } else { "00000001" };
+            format!("{net} {length} {none} 00 {none} 00000100 00000001 00000000 {flags}     {by}\n")
         };
         let text = [
             line("fd000000000000000000000000000000", "40", "eth0"),
             line(none, "00", "eth0"),
+            line("fd000000000000000000000000000002", "80", "eth0"),
             line("00000000000000000000000000000001", "80", "lo"),
             "x\n".to_owned(),
         ];

@@ -85,7 +85,7 @@ pub fn dns_flaw(server: IpAddr) -> Option<&'static str> {
     } else if class::is_loopback(server) || server.is_unspecified() {
         Some("a name server is on loopback")
     } else if class::is_alias(server) {
-        Some("a name server is the link's name for the host")
+        Some("a name server is the link's name for the host, whatever has that number outside")
     } else {
         None
     }

@@ -299,7 +299,7 @@ impl Reader<'_> {
         let elements = self.list(name, &prop.value, "IP addresses", (0, DNS_SERVERS));
         for (n, value) in elements.iter().enumerate() {
             let name = Item(name, n);
-            let server = self.address(&name, value, "an IP address", text::server);
+            let server = self.address(&name, value, "the address of a name server", text::server);
             servers.extend(server.filter(|server| !servers.contains(server)));
         }
         servers

@@ -174,7 +174,7 @@ fn each_wrong_value_is_refused() {
         (field(r#""dnsServers": "1.1.1.1""#), "\"dnsServers\" must be a list"),
         (
             field(r#""dnsServers": ["10.0.2.3"]"#),
-            "\"dnsServers[0]\" must be an IP address, not \"10.0.2.3\": ",
+            "\"dnsServers[0]\" must be the address of a name server, not \"10.0.2.3\": ",
         ),
         (
             field(r#""proxyMode": null"#),
