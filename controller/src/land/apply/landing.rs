@@ -2,12 +2,13 @@
 
 use super::entry::{self, Detail, Entry, Standing};
 use super::journal::{self, Journal, ProjectLock, Work};
-use super::plan::{self, Plan};
+use super::plan::{self, Action, Plan, Step};
 use super::stage::{self, Stage};
 use super::{
     Landed, Order, Stopped, finish, nothing, parts, place, prune, refuse_too_many, stop_if_ended,
 };
 use crate::error::{Context, Failure, Kind, Result};
+use crate::land::base::own::Folders;
 use crate::land::changeset::{Base, Bodies, Change, Changeset, Node};
 use crate::land::kind::Group;
 use crate::land::layer::{LayerView, project_of};
@@ -23,9 +24,10 @@ use crate::session::store::{Session, StateDir, show};
 use landbox_shared::id::SessionId;
 use landbox_shared::path::{AbsPath, RelPath};
 use landbox_shared::policy::LayerPolicy;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io::Read as _;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// The project and the session, held.
 pub(super) struct Site {
@@ -88,6 +90,8 @@ pub(super) struct Landing<'a> {
     effective: Vec<Change>,
     project: Tree,
     plan: Plan,
+    /// The folders it changes, before that.
+    folders: Folders,
     /// The bases once it has happened.
     bases: Vec<(RelPath, Option<Node>)>,
     /// What may leave the layer although it is not what landed.
@@ -144,6 +148,10 @@ impl<'a> Landing<'a> {
         let put: Vec<&Change> = effective.iter().collect();
         let plan = plan::plan(&resolution.planned(set.clone()), &put, &view.masks, &project)?;
         let root = tree::meta_of(project.root()).context(|| "can't read the project".into())?.ino;
+        // Before a place to prepare it is made in the project itself.
+        let live = site.is_live();
+        let parents = plan.steps.iter().map(|step| step.path.parent()).filter(|_| live);
+        let folders = Folders::of(&project, parents.chain(live.then_some(None)));
         let number = site.session.state.landing.count.saturating_add(1);
         let path = place::make(state, target, &project)?.join(entry::name(id, number));
         let aside = stage::clear(&path, id)?;
@@ -173,6 +181,7 @@ impl<'a> Landing<'a> {
             effective,
             project,
             plan,
+            folders,
             bases,
             settled,
             path,
@@ -309,8 +318,8 @@ impl<'a> Landing<'a> {
     }
 
     /// Takes out of the layer what has landed.
-    pub(super) fn clear_layer(&self, parts: parts::Parts) {
-        let Self { site, view, project, plan, settled, .. } = self;
+    pub(super) fn clear_layer(&mut self, parts: parts::Parts) {
+        let Self { site, view, project, plan, settled, folders, .. } = self;
         if self.past {
             // The layer is not what landed.
             drop(parts);
@@ -318,6 +327,7 @@ impl<'a> Landing<'a> {
             // What is removed from under a live mount takes later writes along. Equal copies go at the next resume; what
             // has landed in another form is put in its place by way of the merged view.
             live::catch_up(&site.session, &site.layer, project, settled);
+            own_folders(view, project, std::mem::take(folders), &plan.steps);
         } else {
             let (backend, into) = (site.layer.backend, (parts, Vec::new()));
             prune::prune(view, backend, project, into, &plan.landed, &plan.steps, settled);
@@ -336,6 +346,25 @@ impl<'a> Landing<'a> {
             receipt: self.journal.receipt.to_path_buf(),
         })
     }
+}
+
+/// Writes down which folders nobody has changed but this landing. Where it can't be told, or written, what the session makes
+/// there may count as made over something that the owner has deleted.
+fn own_folders(view: &mut LayerView, project: &Tree, folders: Folders, steps: &[Step]) {
+    /// Longer than a tick of the clock by which folders are stamped: a change in the same tick leaves no trace.
+    const TICK: Duration = Duration::from_millis(12);
+    std::thread::sleep(TICK);
+    let (mut gone, mut came) = (BTreeSet::new(), BTreeSet::new());
+    for Step { path, action, .. } in steps {
+        match action {
+            Action::Take { .. } => drop(gone.insert(path.clone())),
+            Action::Put { .. } => drop(came.insert(path.clone())),
+            Action::Swap { .. } | Action::Mode { .. } => {}
+        }
+    }
+    view.store.note_own(project, folders, &gone, &came);
+    let scanned = view.store.scanned;
+    let _ = view.store.save(scanned);
 }
 
 /// The bytes of a change's file, if they are few enough to be kept.

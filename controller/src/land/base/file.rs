@@ -1,6 +1,7 @@
 //! The file of the records: a header line, then one line a path.
 
 use super::Record;
+use super::own::Own;
 use crate::error::{Context, Result};
 use crate::land::captures::{Identity, Mark};
 use crate::session::store::show;
@@ -31,6 +32,9 @@ pub(super) struct Header {
     /// The project's root when the newest launch began.
     #[serde(default)]
     pub root: Option<Identity>,
+    /// The last changes of folders that were landings of the running session.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub own: Vec<Own>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -69,12 +73,22 @@ pub(super) struct Stored {
     pub scanned: u32,
     pub live: Mark,
     pub root: Option<Identity>,
+    pub own: Vec<Own>,
     pub known: BTreeMap<RelPath, Record>,
 }
 
 /// Reads a layer's store; `None` if there is none or it is torn.
 pub(super) fn read(dir: &Path, layer: &LayerId) -> Option<Stored> {
     read_file(&dir.join(format!("{layer}.records")), layer)
+}
+
+/// What the first line of a layer's store says of folders.
+pub(super) fn read_own(dir: &Path, layer: &LayerId) -> Option<Vec<Own>> {
+    let mut line = Vec::new();
+    let file = File::open(dir.join(format!("{layer}.records"))).ok()?;
+    BufReader::new(file).read_until(b'\n', &mut line).ok()?;
+    let header: Header = serde_json::from_slice(&line).ok()?;
+    (header.version == VERSION).then_some(header.own)
 }
 
 /// The same of a copy.
@@ -90,8 +104,8 @@ pub(super) fn read_file(path: &Path, layer: &LayerId) -> Option<Stored> {
         let line: Line = serde_json::from_slice(&line.ok()?).ok()?;
         known.insert(line.path, line.record);
     }
-    let Header { records, scanned, live, root, .. } = header;
-    (known.len() == records).then_some(Stored { scanned, live, root, known })
+    let Header { records, scanned, live, root, own, .. } = header;
+    (known.len() == records).then_some(Stored { scanned, live, root, own, known })
 }
 
 /// Writes records to a file beside their place, for the caller to put there.

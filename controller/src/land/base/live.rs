@@ -17,7 +17,7 @@ impl Store {
     /// and writes nothing but captures; `bytes` is where their content goes.
     pub(crate) fn collecting(session_dir: &Path, layer: &LayerId, bytes: File) -> Self {
         let dir = session_dir.join("base");
-        let Stored { scanned, live, root, known } = read(&dir, layer).unwrap_or_default();
+        let Stored { scanned, live, root, own, known } = read(&dir, layer).unwrap_or_default();
         Self {
             dir,
             layer: layer.clone(),
@@ -30,6 +30,7 @@ impl Store {
             any_in_layer: false,
             live,
             root,
+            own,
             fresh: Some(Vec::new()),
             _lock: None,
         }

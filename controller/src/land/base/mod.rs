@@ -12,6 +12,7 @@
 mod file;
 mod landed;
 mod live;
+pub(super) mod own;
 pub(super) mod record;
 #[cfg(test)]
 mod tests;
@@ -27,6 +28,7 @@ use crate::session::store::show;
 use file::{Header, Stored, VERSION, private, read, sweep};
 use landbox_shared::id::LayerId;
 use landbox_shared::path::RelPath;
+use own::Own;
 use rustix::fs::{FlockOperation, flock};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -55,6 +57,7 @@ pub(crate) struct Store {
     any_in_layer: bool,
     live: Mark,
     root: Option<Identity>,
+    own: Vec<Own>,
     /// Of a store that only collects: what is to be written as captures, and whether it is there or has left.
     fresh: Option<Vec<(RelPath, bool)>>,
     _lock: Option<File>,
@@ -73,7 +76,7 @@ impl Store {
         flock(&lock, FlockOperation::LockExclusive)
             .context(|| format!("can't lock {}", show(&dir)))?;
         sweep(&dir);
-        let Stored { scanned, live, root, known } = read(&dir, layer).unwrap_or_default();
+        let Stored { scanned, live, root, own, known } = read(&dir, layer).unwrap_or_default();
         let mut bytes = private(&dir.join(format!("{layer}.bytes")))?;
         let what = || format!("can't use the base store {}", show(&dir));
         if known.values().all(|r| r.extent.is_none()) {
@@ -94,6 +97,7 @@ impl Store {
             any_in_layer,
             live,
             root,
+            own,
             fresh: None,
             _lock: Some(lock),
         };
@@ -220,6 +224,7 @@ impl Store {
             records: self.kept.len(),
             live: self.live,
             root: self.root,
+            own: self.own.clone(),
         };
         file::write(&self.dir, &header, &self.kept).context(|| "can't write the base store".into())
     }

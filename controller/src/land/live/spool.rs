@@ -4,6 +4,7 @@
 use crate::error::Result;
 use crate::land::changeset::{Change, Node};
 use crate::land::content;
+use crate::land::tree::is_absence;
 use crate::session::scratch::Scratch;
 use crate::session::store::Session;
 use landbox_shared::path::RelPath;
@@ -40,7 +41,9 @@ impl Spool {
         let Some(Node::File { size, digest, .. }) = &change.new else { return Ok(None) };
         let mut from = match from() {
             Ok(from) => from,
-            Err(e) if crate::land::tree::is_absence(&e) => return Ok(None),
+            // What was a file that could be read is gone, a mark of the overlay's, or something else.
+            Err(e) if is_absence(&e) || e.kind() == ErrorKind::PermissionDenied => return Ok(None),
+            Err(e) if e.raw_os_error().is_none() => return Ok(None),
             Err(e) => return Err(e),
         };
         let path = self.dir.path().join(held.len().to_string());

@@ -27,7 +27,8 @@ impl Scan<'_> {
             return Ok(false);
         }
         // Making and removing a name sets both times, and no program can set the one back that counts.
-        if self.facts.epoch.is_some_and(|epoch| folder.ctime < epoch) {
+        let changed = self.store.changed_by_others(path.parent().as_ref(), folder.ctime);
+        if self.facts.epoch.is_some_and(|epoch| changed < epoch) {
             return Ok(true);
         }
         // A copy had an original. Anything else came to be when the folder was last changed before: then the session
@@ -35,7 +36,7 @@ impl Scan<'_> {
         Ok(!self.may_be_copied(path, upper, name)?
             && match tree::meta_at(upper, name)? {
                 Some(made) => {
-                    self.came(&made).is_some_and(|came| folder.ctime < came)
+                    self.came(&made).is_some_and(|came| changed < came)
                         && tree::has_kernel_time(real)
                         && tree::has_kernel_time(upper)
                 }

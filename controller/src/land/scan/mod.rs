@@ -115,6 +115,8 @@ pub(crate) struct Scan<'a> {
     glance: bool,
     /// What the running session sees.
     inside: Option<&'a Inside>,
+    /// Whether of a name of the folder that is looked at nothing was recorded.
+    unrecorded: bool,
     most: usize,
     seen: Seen,
 }
@@ -161,8 +163,22 @@ impl<'a> Scan<'a> {
         store: &'a mut Store,
     ) -> Self {
         let (todo, changes, folders) = (Vec::new(), Vec::new(), Vec::new());
-        let (glance, inside, most, seen) = (false, None, MOST, Seen::default());
-        Self { facts, upper, real, store, todo, changes, folders, glance, inside, most, seen }
+        let (glance, inside, unrecorded) = (false, None, false);
+        let (most, seen) = (MOST, Seen::default());
+        Self {
+            facts,
+            upper,
+            real,
+            store,
+            todo,
+            changes,
+            folders,
+            glance,
+            inside,
+            unrecorded,
+            most,
+            seen,
+        }
     }
 }
 
@@ -217,6 +233,7 @@ impl Scan<'_> {
             names.entry(name).or_insert(None);
         }
         let (mut in_base, mut in_layer, mut too_deep) = (false, false, false);
+        self.unrecorded = false;
         for (name, entry) in names {
             let joined = match path {
                 None => RelPath::new(name.as_slice()),
@@ -235,7 +252,10 @@ impl Scan<'_> {
                 return Err(io::Error::other(TooMany));
             }
         }
-        if hidden && let Some(path) = path {
+        if hidden
+            && !self.unrecorded
+            && let Some(path) = path
+        {
             self.store.mark_complete(path);
         }
         if too_deep && let Some(path) = path {

@@ -115,7 +115,12 @@ impl Scan<'_> {
         };
         let stamp = stamp.map(Box::new);
         let record = Record { stamp, extent, ..Record::of(base.clone()) };
-        self.store.put(path.clone(), record);
+        // A landing under way may be why nobody knows: whoever scans after it does, or judges as strictly.
+        if self.glance && base == Base::Unknown {
+            self.unrecorded = true;
+        } else {
+            self.store.put(path.clone(), record);
+        }
         let state = if clean { ChangeState::Clean } else { ChangeState::Drifted };
         Ok(Evaluated { base, state, real: meta })
     }
@@ -144,10 +149,14 @@ impl Scan<'_> {
             // The owner's making or removing of a name in a folder changes both of its times, and says nothing about
             // the folder itself. A rename of it, or a new mode, changes the one alone, until a name is made in it: then
             // only the folder above tells that there was no rename, or the session itself, which has it open.
+            let above = || -> io::Result<tree::Time> {
+                let changed = tree::meta_of(dir)?.ctime;
+                Ok(self.store.changed_by_others(path.parent().as_ref(), changed))
+            };
             let old = meta.ctime < epoch
                 || (meta.btime.is_none_or(|b| b < epoch)
                     && meta.ctime == meta.mtime
-                    && (copied.is_some() || tree::meta_of(dir)?.ctime < epoch));
+                    && (copied.is_some() || above()? < epoch));
             let stamp = Some(Stamp::of(meta));
             return Ok(if old {
                 (Base::Known(Node::Dir { mode: meta.mode }), stamp, None)

@@ -156,6 +156,7 @@ impl<'a> Work<'a> {
         if found.is_empty() {
             return self.store.hand_on(&mut self.captures);
         }
+        self.store.hear_of_landings();
         let facts = facts_of(self.session, self.layer, &self.store);
         let (upper, real, inside) = (&self.upper, Some(&self.real), self.inside.as_ref());
         let taken = glance(&facts, upper, real, &mut self.store, inside, found, over);
