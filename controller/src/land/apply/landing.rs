@@ -8,6 +8,7 @@ use super::{
     Landed, Order, Stopped, finish, nothing, parts, place, prune, refuse_too_many, stop_if_ended,
 };
 use crate::error::{Context, Failure, Kind, Result};
+use crate::land::base::KEEP_FILE;
 use crate::land::base::own::Folders;
 use crate::land::changeset::{Base, Bodies, Change, Changeset, Node};
 use crate::land::kind::Group;
@@ -326,7 +327,8 @@ impl<'a> Landing<'a> {
         } else if site.is_live() {
             // What is removed from under a live mount takes later writes along. Equal copies go at the next resume; what
             // has landed in another form is put in its place by way of the merged view.
-            live::catch_up(&site.session, &site.layer, project, settled);
+            let shown = live::catch_up(&site.session, &site.layer, project, settled);
+            rebase(view, project, shown);
             own_folders(view, project, std::mem::take(folders), &plan.steps);
         } else {
             let (backend, into) = (site.layer.backend, (parts, Vec::new()));
@@ -346,6 +348,24 @@ impl<'a> Landing<'a> {
             receipt: self.journal.receipt.to_path_buf(),
         })
     }
+}
+
+/// Makes what the session sees of landed paths their base, where that is not what it had left there.
+fn rebase(view: &mut LayerView, project: &Tree, shown: BTreeMap<RelPath, Base>) {
+    let paths: Vec<RelPath> = shown.keys().cloned().collect();
+    for (path, base) in shown {
+        let size = base.node().and_then(Node::size);
+        view.store.rebase(path.clone(), base);
+        let open = || tree::file_at(project.place(path.parent().as_ref())?, path.file_name());
+        let mut bytes = Vec::new();
+        if let Some(size) = size.filter(|size| *size <= KEEP_FILE)
+            && let Ok(file) = open()
+            && file.take(size + 1).read_to_end(&mut bytes).is_ok()
+        {
+            view.store.keep_for(&path, &bytes);
+        }
+    }
+    view.store.in_layer(paths.iter());
 }
 
 /// Writes down which folders nobody has changed but this landing. Where it can't be told, or written, what the session makes
@@ -370,7 +390,7 @@ fn own_folders(view: &mut LayerView, project: &Tree, folders: Folders, steps: &[
 /// The bytes of a change's file, if they are few enough to be kept.
 fn small(view: &LayerView, change: &Change) -> Option<Vec<u8>> {
     let size = change.new.as_ref().and_then(Node::size)?;
-    if size > crate::land::base::KEEP_FILE {
+    if size > KEEP_FILE {
         return None;
     }
     let mut bytes = Vec::new();

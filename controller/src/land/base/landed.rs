@@ -21,6 +21,11 @@ impl Store {
         self.put(path, Record { complete, ..Record::of(base) });
     }
 
+    /// Forgets a path of which the layer says nothing any more, and nothing is to be known.
+    pub(crate) fn drop_record(&mut self, path: &RelPath) {
+        self.changed |= self.known.remove(path).is_some() | self.kept.remove(path).is_some();
+    }
+
     /// Keeps the bytes of a path's base, if they are these and there is room.
     pub(crate) fn keep_for(&mut self, path: &RelPath, bytes: &[u8]) {
         let digest = content::digest_of(bytes);

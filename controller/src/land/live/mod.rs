@@ -13,7 +13,7 @@ pub(crate) use merged::open;
 pub use restore::Restored;
 pub(super) use spool::Spool;
 
-use super::changeset::{Bodies, Change, Changeset, Node};
+use super::changeset::{Base, Bodies, Change, Changeset, Node};
 use super::digest::digest;
 use super::layer::LayerView;
 use super::scan::Seen;
@@ -146,7 +146,11 @@ pub(super) fn take_back(
         restored.left.insert(path, why.to_owned());
     }
     for (path, base) in &restored.done {
-        view.store.rebase(path.clone(), base.clone());
+        match base {
+            // It just left the layer.
+            Base::Unknown => view.store.drop_record(path),
+            Base::Absent | Base::Known(_) => view.store.rebase(path.clone(), base.clone()),
+        }
     }
     let scanned = view.store.scanned;
     view.store.save(scanned)?;
@@ -154,20 +158,19 @@ pub(super) fn take_back(
 }
 
 /// Lets a running session see what was landed of these paths in another form than its own. What it writes meanwhile, and
-/// what can't be reached, stays its own and shows in the next card.
+/// what can't be reached, stays its own and shows in the next card. Gives what it holds of them from then on.
 pub(super) fn catch_up(
     session: &Session,
     layer: &LayerPolicy,
     project: &Tree,
     settled: &BTreeMap<RelPath, Option<Node>>,
-) {
+) -> BTreeMap<RelPath, Base> {
     if settled.is_empty() {
-        return;
+        return BTreeMap::new();
     }
-    if let Ok(merged) = merged::open(session, layer) {
-        let side = Side { tree: &merged, layer: None };
-        restore::put_back(&side, project, &restore::jobs_of(settled), Some(session));
-    }
+    let Ok(merged) = merged::open(session, layer) else { return BTreeMap::new() };
+    let side = Side { tree: &merged, layer: None };
+    restore::put_back(&side, project, &restore::jobs_of(settled), Some(session)).done
 }
 
 /// Does what `look` does while the session is held still; `None` where that can't be had in time.

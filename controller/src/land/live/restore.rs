@@ -72,9 +72,21 @@ pub(super) fn jobs_of(left: &BTreeMap<RelPath, Option<Node>>) -> Vec<Job> {
 /// What is really there, and what was made ready for it.
 enum Ready {
     Nothing,
-    Folder,
+    Folder(Node),
+    /// Here nobody needs to know what it is.
     Uncovered,
-    Beside(String),
+    Beside(String, Node),
+}
+
+impl Ready {
+    /// What the path holds from then on: not what may be really there by then.
+    fn base(&self) -> Base {
+        match self {
+            Self::Nothing => Base::Absent,
+            Self::Folder(node) | Self::Beside(_, node) => Base::Known(node.clone()),
+            Self::Uncovered => Base::Unknown,
+        }
+    }
 }
 
 /// Puts every job's path back. `live` is the session if it runs: then each is held against what it was when it was
@@ -115,18 +127,7 @@ pub(super) fn put_back(
             out.left.insert(path, e.to_string());
         }
     }
-    let done: Vec<RelPath> = out.done.keys().cloned().collect();
-    for path in done {
-        let base = base_of(project, &path).unwrap_or(Base::Unknown);
-        out.done.insert(path, base);
-    }
     out
-}
-
-fn base_of(project: &Tree, path: &RelPath) -> io::Result<Base> {
-    let Some(meta) = project.meta(path)? else { return Ok(Base::Absent) };
-    let place = project.place(path.parent().as_ref())?;
-    tree::node_at(&place, path.file_name(), &meta).map(Base::Known)
 }
 
 fn prepare(
@@ -160,15 +161,16 @@ fn prepare(
             }
             side.folder(path, real.mode | 0o300)?;
             drop(held);
-            Ready::Folder
+            Ready::Folder(Node::Dir { mode: real.mode })
         }
         EntryType::File => {
             let from = tree::file_at(place()?, path.file_name())?;
-            Ready::Beside(side.prepare(path, &from, &real)?)
+            let (name, node) = side.prepare(path, &from, &real)?;
+            Ready::Beside(name, node)
         }
         EntryType::Symlink => {
             let target = tree::link_at(place()?, path.file_name())?;
-            Ready::Beside(side.prepare_link(path, &target)?)
+            Ready::Beside(side.prepare_link(path, &target)?, Node::Symlink { target })
         }
         EntryType::Fifo | EntryType::Socket | EntryType::CharDevice | EntryType::BlockDevice => {
             return Err(io::Error::other("the real one is a pipe, socket or device"));
@@ -211,7 +213,7 @@ fn commit(
                 continue;
             }
             match one(side, job, &prepared) {
-                Ok(()) => drop(out.done.insert(job.path.clone(), Base::Unknown)),
+                Ok(()) => drop(out.done.insert(job.path.clone(), prepared.base())),
                 Err(e) => {
                     give_up(side, job, &prepared);
                     out.left.insert(job.path.clone(), e.to_string());
@@ -231,19 +233,19 @@ fn commit(
 
 fn give_up(side: &Side<'_>, job: &Job, prepared: &Ready) {
     match prepared {
-        Ready::Beside(name) => side.forget(&job.path, name),
-        Ready::Nothing | Ready::Folder | Ready::Uncovered => {}
+        Ready::Beside(name, _) => side.forget(&job.path, name),
+        Ready::Nothing | Ready::Folder(_) | Ready::Uncovered => {}
     }
 }
 
 fn one(side: &Side<'_>, job: &Job, prepared: &Ready) -> io::Result<()> {
     match prepared {
-        Ready::Folder => return Ok(()),
+        Ready::Folder(_) => return Ok(()),
         Ready::Uncovered => return side.uncover(&job.path),
-        Ready::Nothing | Ready::Beside(_) => check(side, job)?,
+        Ready::Nothing | Ready::Beside(..) => check(side, job)?,
     }
     match prepared {
-        Ready::Beside(name) => side.put(&job.path, name),
+        Ready::Beside(name, _) => side.put(&job.path, name),
         Ready::Nothing => match side.remove(&job.path) {
             // A folder in which something stays.
             Err(e) if job.expected.is_none() && e.kind() == io::ErrorKind::DirectoryNotEmpty => {
@@ -251,7 +253,7 @@ fn one(side: &Side<'_>, job: &Job, prepared: &Ready) -> io::Result<()> {
             }
             other => other,
         },
-        Ready::Folder | Ready::Uncovered => Ok(()),
+        Ready::Folder(_) | Ready::Uncovered => Ok(()),
     }
 }
 

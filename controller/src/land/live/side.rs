@@ -109,23 +109,28 @@ impl Side<'_> {
         Ok(())
     }
 
-    /// Writes a copy of a real file beside its place; gives its name.
-    pub(super) fn prepare(&self, path: &RelPath, from: &File, real: &Meta) -> io::Result<String> {
+    /// Writes a copy of a real file beside its place; gives its name, and what it is.
+    pub(super) fn prepare(
+        &self,
+        path: &RelPath,
+        from: &File,
+        real: &Meta,
+    ) -> io::Result<(String, Node)> {
         let place = self.folder_of(path)?;
         let name = temporary()?;
         let flags =
             OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = File::from(fs::openat(&place, &name, flags, Mode::from_raw_mode(0o600))?);
-        let written = || -> io::Result<()> {
-            content::copy(from, &file)?;
+        let written = || -> io::Result<Node> {
+            let (size, digest) = content::copy(from, &file)?;
             fs::fchmod(&file, Mode::from_raw_mode(real.mode))?;
             fs::futimens(&file, &times(real))?;
-            Ok(())
+            Ok(Node::File { mode: real.mode, size, digest })
         };
-        written().inspect_err(|_| {
+        let node = written().inspect_err(|_| {
             let _ = fs::unlinkat(&place, &name, AtFlags::empty());
         })?;
-        Ok(name)
+        Ok((name, node))
     }
 
     /// Puts what was prepared in its place.
