@@ -147,7 +147,8 @@ impl<'a> Landing<'a> {
             Tree::open(target.as_path()).context(|| format!("can't open the project {target}"))?;
         let effective = resolution.effective();
         let put: Vec<&Change> = effective.iter().collect();
-        let plan = plan::plan(&resolution.planned(set.clone()), &put, &view.masks, &project)?;
+        let planned = resolution.planned(set.clone());
+        let plan = plan::plan(&planned, &put, &resolution.deleted_too(), &view.masks, &project)?;
         let root = tree::meta_of(project.root()).context(|| "can't read the project".into())?.ino;
         // Before a place to prepare it is made in the project itself.
         let live = site.is_live();

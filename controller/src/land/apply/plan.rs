@@ -50,10 +50,11 @@ pub(super) struct Plan {
     pub owners: Vec<RelPath>,
 }
 
-/// Makes the steps that land `chosen`.
+/// Makes the steps that land `chosen`. `same` are paths that the owner has deleted, too.
 pub(super) fn plan(
     set: &Changeset,
     chosen: &[&Change],
+    same: &[&RelPath],
     masks: &[RelPath],
     project: &Tree,
 ) -> Result<Plan> {
@@ -64,12 +65,15 @@ pub(super) fn plan(
         planner.change(change, &staying)?;
     }
     let above = ancestors(chosen.iter().flat_map(|c| crate::land::digest::paths(c)));
+    let emptied = ancestors(same.iter().copied());
     // What lies in a folder that goes, goes too, also where the owner has emptied it already. Sorted: folders come first.
     let mut going: HashSet<RelPath> = planner.gone.iter().map(|step| step.path.clone()).collect();
     for folder in &set.folders {
         let goes = folder.make.is_none() && removed.contains_key(&folder.path);
         let mut outer = std::iter::successors(folder.path.parent(), RelPath::parent);
-        let with = goes && outer.any(|path| going.contains(&path));
+        // Or the owner has deleted all that it held, and the session the folder as well.
+        let with =
+            goes && (emptied.contains(&folder.path) || outer.any(|path| going.contains(&path)));
         if with || above.contains(&folder.path) {
             planner.folder(folder, &removed);
             if goes {

@@ -290,7 +290,7 @@ pub(super) fn steps(fixture: &Fixture) -> usize {
     let holds = |c: &&Change| picked.holds(c) && c.landable;
     let chosen: Vec<&Change> = view.changeset.changes.iter().filter(holds).collect();
     let project = Tree::open(&fixture.project).unwrap();
-    plan::plan(&view.changeset, &chosen, &view.masks, &project).unwrap().steps.len()
+    plan::plan(&view.changeset, &chosen, &[], &view.masks, &project).unwrap().steps.len()
 }
 
 #[test]

@@ -19,6 +19,7 @@
 //! | added on both sides, different | conflict | |
 //! | the folder it lies in is gone, a link, or no folder | conflict | |
 //! | a folder becomes a file while the owner has put something into it, an empty folder, say | conflict | |
+//! | a folder becomes a file while the owner has changed a file in it | conflict | both stay, or go, together |
 //! | a folder becomes a file, and what it holds is what the base held, empty folders made anew among it | clean | T lands |
 //! | a deleted folder in which the owner has put something | clean | what the session knew goes; the folder stays |
 //!
@@ -37,6 +38,8 @@
 //! * [`Resolution::settled`]: the layer's object says nothing any more and may leave a stopped session's layer.
 
 mod choose;
+#[cfg(test)]
+mod folders;
 mod judge;
 mod look;
 #[cfg(test)]
@@ -144,6 +147,8 @@ pub enum Clash {
     Folder(RelPath),
     /// A folder that should become something else holds this, which the session never saw.
     Holds(RelPath),
+    /// A folder that should become something else holds this, which stays, because the owner has changed it.
+    Keeps(RelPath),
 }
 
 impl std::fmt::Display for Clash {
@@ -173,6 +178,10 @@ impl std::fmt::Display for Clash {
             Self::Holds(path) => {
                 let path = crate::ui::text::visible(path.as_bytes());
                 return write!(f, "{path} is there now, which the session never saw");
+            }
+            Self::Keeps(path) => {
+                let path = crate::ui::text::visible(path.as_bytes());
+                return write!(f, "you changed {path}, which it holds");
             }
         };
         f.write_str(text)

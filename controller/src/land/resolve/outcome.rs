@@ -76,7 +76,8 @@ impl Resolution {
                 | Clash::Types
                 | Clash::Targets
                 | Clash::Folder(_)
-                | Clash::Holds(_),
+                | Clash::Holds(_)
+                | Clash::Keeps(_),
             )
             | None => false,
         };
@@ -142,6 +143,14 @@ impl Resolution {
         set.folders.extend(more);
         set.folders.sort_unstable_by(|a, b| a.path.cmp(&b.path));
         set
+    }
+
+    /// Paths that both sides have deleted.
+    pub(crate) fn deleted_too(&self) -> Vec<&RelPath> {
+        let too = |item: &&Resolved| {
+            item.decision == Decision::Mine && item.clash.is_none() && item.change.new.is_none()
+        };
+        self.items.iter().filter(too).map(|item| &item.change.path).collect()
     }
 
     /// Number of changes that are dealt with.

@@ -103,6 +103,7 @@ fn turned(chosen: &[&Change]) -> HashSet<RelPath> {
 /// What goes along with a change that is not made after all: what belongs into a folder does not land without it, and
 /// what a folder held stays with it where it does not become something else.
 fn follow(items: &mut [Resolved]) {
+    stay_folders(items);
     let mut unmade: HashMap<RelPath, Decision> = HashMap::new();
     let mut held: HashMap<RelPath, (Clash, Decision)> = HashMap::new();
     for item in items {
@@ -137,14 +138,60 @@ fn follow(items: &mut [Resolved]) {
         if is_dir(change.new.as_ref()) && !is_dir(expect.node()) {
             unmade.insert(change.path.clone(), decision.clone());
         }
-        if is_dir(change.old_node())
-            && change.new.is_some()
-            && !is_dir(change.new.as_ref())
-            && !matches!(decision, Decision::Open(_))
-        {
+        if is_turned(change) && !matches!(decision, Decision::Open(_)) {
             let clash = clash.clone().unwrap_or(Clash::Types);
             held.insert(change.path.clone(), (clash, decision.clone()));
         }
+    }
+}
+
+/// Whether the session has put something else in the place of a folder.
+fn is_turned(change: &Change) -> bool {
+    is_dir(change.old_node()) && change.new.is_some() && !is_dir(change.new.as_ref())
+}
+
+/// A folder in which a file stays, because its owner has changed it, does not become something else.
+fn stay_folders(items: &mut [Resolved]) {
+    let turned: HashSet<RelPath> =
+        items.iter().filter(|i| is_turned(&i.change)).map(|i| i.change.path.clone()).collect();
+    if turned.is_empty() {
+        return;
+    }
+    let mut kept: HashMap<RelPath, (RelPath, Decision)> = HashMap::new();
+    let stays = |i: &&Resolved| i.state == ChangeState::Conflict && i.change.new.is_none();
+    for Resolved { change, decision, .. } in items.iter().filter(stays) {
+        // What nobody has decided counts first, and then what was put off.
+        let rank = |decision: &Decision| match decision {
+            Decision::Open(_) => Some(0),
+            Decision::Skip => Some(1),
+            Decision::Mine => Some(2),
+            Decision::Layer(_) | Decision::Bytes(_) | Decision::Mode(_) => None,
+        };
+        let mut above = std::iter::successors(change.path.parent(), RelPath::parent);
+        let (Some(ours), Some(folder)) = (rank(decision), above.find(|f| turned.contains(f)))
+        else {
+            continue;
+        };
+        if kept.get(&folder).and_then(|(_, known)| rank(known)).is_none_or(|known| ours < known) {
+            kept.insert(folder, (change.path.clone(), decision.clone()));
+        }
+    }
+    for item in items {
+        let Some((path, decision)) = kept.remove(&item.change.path) else { continue };
+        if matches!(item.decision, Decision::Mine | Decision::Skip | Decision::Open(_)) {
+            continue;
+        }
+        let clash = Clash::Keeps(path);
+        item.decision = match decision {
+            Decision::Open(_) => Decision::Open(clash.clone()),
+            other @ (Decision::Mine
+            | Decision::Skip
+            | Decision::Layer(_)
+            | Decision::Bytes(_)
+            | Decision::Mode(_)) => other,
+        };
+        item.state = ChangeState::Conflict;
+        item.clash = Some(clash);
     }
 }
 
@@ -261,7 +308,7 @@ impl Run<'_> {
                 }
             }
         }
-        if is_dir(change.old_node()) && change.new.is_some() && !is_dir(change.new.as_ref()) {
+        if is_turned(change) {
             let Self { ground, gone, view, .. } = self;
             let goes = |p: &RelPath| gone.contains(p) || view.masks.iter().any(|m| m.is_within(p));
             return Ok(ground.stranger(&change.path, &goes)?.map(Clash::Holds));
