@@ -52,9 +52,22 @@ pub fn status(text: &str) -> Option<TaskStatus> {
     })
 }
 
+/// How many processes want a processor, the reader among them, by the text of `/proc/loadavg`.
+pub fn runnable(loadavg: &str) -> Option<usize> {
+    loadavg.split(' ').nth(3)?.split_once('/')?.0.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_wants_a_processor_is_counted_and_nothing_else() {
+        assert_eq!(runnable("0.20 0.18 0.12 3/812 31337\n"), Some(3));
+        for text in ["", "0.20 0.18 0.12", "1 2 3 x/4 5"] {
+            assert_eq!(runnable(text), None, "{text}");
+        }
+    }
 
     #[test]
     fn only_the_hosts_own_map_is_initial() {

@@ -7,6 +7,7 @@ use crate::failure::{Failure, Stage};
 use crate::sys::mount::{NODEV, NOSUID, Refusal, file_system};
 use landbox_shared::overlay::{self, Setting};
 use landbox_shared::plan::{LayerOp, Loss};
+use landbox_shared::procfs;
 use landbox_shared::tree;
 use nix::errno::Errno;
 use nix::sys::stat::fstat;
@@ -24,6 +25,8 @@ const CUT_SHORT: Refusal = (Errno::ECANCELED, String::new());
 pub(super) enum Begun {
     /// A thread has the kernel make the overlay.
     Kernel(JoinHandle<Result<OwnedFd, Refusal>>),
+    /// No processor was free for one.
+    Made(Result<OwnedFd, Refusal>),
     /// What the daemon will be asked.
     Fuse(FuseRequest),
 }
@@ -40,8 +43,18 @@ pub(super) fn begin(
         return Ok(Begun::Fuse(FuseRequest { fuse, lowers, upper, work, layer: layer.id.clone() }));
     }
     let make = move || overlay(&lowers, Some([&upper, &work]), NOSUID | NODEV);
+    if is_busy() {
+        return Ok(Begun::Made(make()));
+    }
     let thread = Builder::new().spawn(make).map_err(|_| Errno::EAGAIN);
     thread.map(Begun::Kernel).at(target, "starting a thread").map_err(of_layer)
+}
+
+/// Whether every processor has work: where a hundred start at once, a thread costs time and gains none.
+fn is_busy() -> bool {
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let free = std::thread::available_parallelism().map_or(1, usize::from);
+    procfs::runnable(&load).is_some_and(|runnable| runnable > free)
 }
 
 /// A failure of a layer, which another back end may carry.
@@ -60,6 +73,7 @@ pub(super) fn mount(
         let target = &layer.target;
         let (made, request) = match begun {
             Begun::Kernel(thread) => (thread.join().unwrap_or(Err(CUT_SHORT)), None),
+            Begun::Made(made) => (made, None),
             Begun::Fuse(request) => (fuse_mount(&request.fuse), Some(request)),
         };
         let merged = made.at(target, if request.is_none() { REFUSED } else { NO_FUSE })?;
