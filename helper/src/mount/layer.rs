@@ -17,6 +17,8 @@ use std::thread::{Builder, JoinHandle};
 
 const REFUSED: &str = "the kernel mounts no overlay on this folder (other file systems are mounted below it, it is an overlay itself, or the kernel lacks an option)";
 const NO_FUSE: &str = "mounting a fuse file system";
+/// The controller, the monitor, init and the task.
+const OF_A_START: usize = 4;
 /// Of a thread that panicked, which ends the whole program.
 const CUT_SHORT: Refusal = (Errno::ECANCELED, String::new());
 
@@ -50,11 +52,12 @@ pub(super) fn begin(
     thread.map(Begun::Kernel).at(target, "starting a thread").map_err(of_layer)
 }
 
-/// Whether every processor has work: where a hundred start at once, a thread costs time and gains none.
+/// Whether more want the processors than a start by itself ever makes: where a hundred start at once, a thread costs time
+/// and gains none.
 fn is_busy() -> bool {
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let free = std::thread::available_parallelism().map_or(1, usize::from);
-    procfs::runnable(&load).is_some_and(|runnable| runnable > free)
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    procfs::runnable(&load).is_some_and(|runnable| runnable > OF_A_START * processors)
 }
 
 /// A failure of a layer, which another back end may carry.
