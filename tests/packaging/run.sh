@@ -211,7 +211,8 @@ the_rpm_packages_are_installed_verified_used_and_erased() {
   [ "$(cat "$root/home/ada/shop/by")" = rpm ]
   rpm_in --erase landbox landbox-helper
   # But for folders that are other packages' where there are packages of this kind.
-  listing | without '^/usr/share/\(fish\|licenses\|zsh\)' | diff <(without '^/usr/share/\(fish\|licenses\|zsh\)' <"$work/before") -
+  local others='^/usr/share/(fish|licenses|zsh)[ /]'
+  listing | grep -vE "$others" | diff <(grep -vE "$others" "$work/before") -
 }
 
 # ---- how it is looked at -----------------------------------------------------------------------------------------------
