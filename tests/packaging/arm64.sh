@@ -1,6 +1,6 @@
 #!/bin/bash
-# Build for 64-bit Arm, and run of it what an emulator of programs can run: the unit tests of shared and seccomp, the programs'
-# first words, and what landbox-audit says of an envelope. As root.
+# Build for 64-bit Arm, and run of it what an emulator of programs can run: the programs' first words, and the unit tests of shared
+# and seccomp. As root.
 #
 #   tests/packaging/arm64.sh
 #
@@ -53,5 +53,7 @@ for program in landbox landbox-helper landbox-audit; do
   arm qemu-aarch64 target/$target/debug/$program --version >&2
 done
 say "== unit tests, emulated"
-arm cargo test --quiet --locked --offline --target $target --package landbox-shared --package landbox-seccomp --lib >&2
+# Not the one that has the kernel obey a filter: the emulator's own calls would have to, and it refuses.
+arm cargo test --quiet --locked --offline --target $target --package landbox-shared --package landbox-seccomp --lib -- \
+  --skip the_kernel_takes_the_programs_and_obeys >&2
 say "== arm64: all passed"
