@@ -115,7 +115,9 @@ fn a_name_that_is_the_id_of_another_session_is_refused() {
 fn nothing_starts_where_a_landing_broke_off_and_cannot_be_undone() {
     let place = Place::new(World::USUAL);
     changed(&place, "s");
-    place.landbox(["diff"]).output().ok();
+    // The project's lock, whose name the journal shares.
+    place.landbox(["land", "s", "--apply", "--yes"]).output().ok();
+    place.landbox(["undo", "s"]).output().ok();
     let lock = fs::read_dir(place.state().join("landings")).unwrap().next().unwrap();
     let journal = lock.unwrap().path().with_extension("json");
     fs::write(&journal, "torn").unwrap();
@@ -146,7 +148,8 @@ worlds! {
         for pause in [0, 1, 2, 4, 8] {
             let live = place.landbox(["land", "s", "--apply", "--yes"]).start();
             let end = Instant::now() + Duration::from_secs(30);
-            while !fs::read_dir(&landings).unwrap().any(|e| is_journal(e.unwrap().path())) {
+            let entries = || fs::read_dir(&landings).into_iter().flatten();
+            while !entries().any(|e| is_journal(e.unwrap().path())) {
                 if Instant::now() > end || !Path::new(&format!("/proc/{}/fd/0", live.pid())).exists() {
                     break;
                 }
