@@ -4,7 +4,10 @@ use super::Invocation;
 use super::land::{Opened, open};
 use crate::error::{Failure, Kind, Result};
 use crate::land::checkpoint::{self, Rewound};
+use crate::land::live::go_in;
+use crate::ui::text::visible_name;
 use clap::Args;
+use landbox_shared::id::SessionId;
 
 #[derive(Debug, Args)]
 pub(super) struct CheckpointArgs {
@@ -47,12 +50,15 @@ pub(super) fn rewind(call: &Invocation, args: RewindArgs) -> Result<u8> {
     let Opened { state, session } = open(call, Some(&args.id))?;
     let id = &session.snapshot.id;
     let number = checkpoint::look_up(&session, args.checkpoint)?;
-    // Before anybody is asked. What a running command has open would go on being written to where nobody sees it.
-    if session.is_running()? {
-        return Err(checkpoint::still_running(id, args.checkpoint));
+    let running = session.is_running()?;
+    if running {
+        go_in(&session)?;
     }
     let to = place(number);
-    let question = format!("Bring session {id} back to {to}?");
+    let question = match running {
+        true => format!("Bring session {id}, which is running, back to {to}? Its home stays."),
+        false => format!("Bring session {id} back to {to}?"),
+    };
     match if args.yes { Some(true) } else { call.ui.confirm(&question) } {
         Some(true) => {}
         Some(false) => {
@@ -64,17 +70,25 @@ pub(super) fn rewind(call: &Invocation, args: RewindArgs) -> Result<u8> {
                 .hint(format!("landbox rewind {id} {number} --yes")));
         }
     }
-    let Rewound { back, before } = checkpoint::rewind(&state, id, Some(number))?;
+    let Rewound { back, before, left, moved } = checkpoint::rewind(&state, id, Some(number))?;
     call.ui.status(match before {
         Some(before) => {
             format!("Session {id} is back at {to}; what it was is checkpoint {}.", before.number)
         }
         None => format!("Session {id} is as it was at {to}; nothing was changed."),
     });
+    for (path, why) in &left {
+        call.ui.warning(format!("{} stays as it is: {why}", visible_name(path.as_bytes())));
+    }
     if call.ui.json {
         call.ui.document(&back)?;
     }
-    Ok(0)
+    if left.is_empty() || moved { Ok(0) } else { Err(nothing_done(id)) }
+}
+
+fn nothing_done(id: &SessionId) -> Failure {
+    Failure::new(Kind::Refused, format!("nothing of session {id} was brought back"))
+        .hint("end the session first, or try again when it has come to rest")
 }
 
 /// A checkpoint by its number, in a sentence.

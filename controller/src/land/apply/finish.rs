@@ -4,7 +4,7 @@
 use super::entry::{Entry, Standing};
 use super::journal::{Journal, Work};
 use super::plan::{Action, Step};
-use super::{back, parts, try_stop};
+use super::{alive, back, parts, try_stop};
 use crate::error::{Context, Result};
 use crate::land::base::Store;
 use crate::land::kind::EntryType;
@@ -30,11 +30,22 @@ pub(in crate::land) struct Finished {
     pub note: Option<String>,
 }
 
-/// Finishes work that has happened. `held` says that the caller holds the session stopped.
+/// What whoever finishes work knows of the session.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::land) enum Known<'a> {
+    /// He holds it stopped.
+    Stopped(&'a Session),
+    /// It runs, and he may go where it is.
+    Running(&'a Session),
+    /// Nothing, or that there is none.
+    Nothing,
+}
+
+/// Finishes work that has happened.
 pub(in crate::land) fn finish(
     journal: &Journal,
     state: &StateDir,
-    held: Option<&Session>,
+    known: Known<'_>,
 ) -> Result<Finished> {
     match journal.work {
         Work::Landing => {
@@ -52,7 +63,7 @@ pub(in crate::land) fn finish(
             receipt::publish(journal.receipt.as_path())?;
             Ok(Finished::default())
         }
-        Work::Undo => undo(journal, state, held),
+        Work::Undo => undo(journal, state, known),
     }
 }
 
@@ -69,7 +80,7 @@ pub(super) fn count(
     })
 }
 
-fn undo(journal: &Journal, state: &StateDir, held: Option<&Session>) -> Result<Finished> {
+fn undo(journal: &Journal, state: &StateDir, known: Known<'_>) -> Result<Finished> {
     receipt::publish(journal.receipt.as_path())?;
     let entry = &journal.entry;
     if !entry.has_detail(state) {
@@ -77,18 +88,22 @@ fn undo(journal: &Journal, state: &StateDir, held: Option<&Session>) -> Result<F
         entry.remove(state)?;
         return Ok(Finished { pending: true, ..Finished::default() });
     }
-    let loaded = match held {
-        Some(session) => Some(session.clone()),
-        None => state.load(&entry.session).ok(),
+    let loaded = match known {
+        Known::Stopped(session) | Known::Running(session) => Some(session.clone()),
+        Known::Nothing => state.load(&entry.session).ok(),
     };
     let mut all_back = false;
     if let Some(mut session) = loaded.filter(|s| s.state.landing.discarded_at.is_none()) {
-        let stopped = match held {
-            Some(_) => None,
-            None => try_stop(&session)?,
+        let stopped = match known {
+            Known::Stopped(_) => None,
+            // It may have ended since.
+            Known::Running(_) | Known::Nothing => try_stop(&session)?,
         };
-        let ours = held.is_some() || stopped.is_some();
+        let ours = stopped.is_some() || matches!(known, Known::Stopped(_));
         let mut changes = None;
+        if let (Known::Running(_), false) = (known, ours) {
+            all_back = alive::give_back(journal, state, &session)?;
+        }
         if ours {
             all_back = give_back(journal, state, &session)?;
             session = state.load(&entry.session)?;

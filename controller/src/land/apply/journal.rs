@@ -207,7 +207,7 @@ impl ProjectLock {
             )));
         }
         if journal.has_happened(&self.state) {
-            let note = finish::finish(&journal, &self.state, None)?.note;
+            let note = finish::finish(&journal, &self.state, finish::Known::Nothing)?.note;
             self.end()?;
             let note = note.map(|note| format!("; {note}")).unwrap_or_default();
             return Ok(Some(format!(

@@ -8,6 +8,7 @@
 //! 5. The new base records take their place: from here on the landing has happened.
 //! 6. Entry and receipt count from now on. What has landed leaves the layer; what was displaced stays in the stage.
 
+pub(super) mod alive;
 pub(super) mod back;
 pub(super) mod commit;
 pub(super) mod entry;

@@ -17,6 +17,7 @@ mod model;
 mod moment;
 mod rebuild;
 mod restore;
+mod running;
 mod start;
 mod take;
 #[cfg(test)]
@@ -27,15 +28,17 @@ pub use folder::{bytes, list, skipped};
 pub use model::Checkpoint;
 pub use turn::{Skipped, Turns, before_launch};
 
-use super::apply::{now, stop, try_stop};
+use super::apply::{now, stop, stop_if_ended, try_stop};
 use super::layer::LayerView;
 use crate::error::{Context, Failure, Kind, Result};
 use crate::session::scratch::Scratch;
 use crate::session::store::{Session, StateDir};
 use folder::Folder;
 use landbox_shared::id::SessionId;
+use landbox_shared::path::RelPath;
 use landbox_shared::policy::LayerPolicy;
 use model::{Head, Layers, Manifest, Reason};
+use std::collections::BTreeMap;
 use take::{Bounds, Obstacle};
 
 /// Most checkpoints of one session that its owner asked for; the oldest makes room.
@@ -97,18 +100,6 @@ pub fn look_up(session: &Session, number: Option<u32>) -> Result<u32> {
     Folder::open(session)?.find(session, number).map(|manifest| manifest.head.number)
 }
 
-/// Why a running session is not brought back. Its command has files of the layer open, and what was taken away under it
-/// would swallow what it writes from then on.
-pub fn still_running(id: &SessionId, number: Option<u32>) -> Failure {
-    let at = number.map(|number| format!(" {number}")).unwrap_or_default();
-    let named = number.map_or_else(|| "N".to_owned(), |number| number.to_string());
-    Failure::new(Kind::Refused, format!("session {id} is still running, and can't be brought back"))
-        .hint(format!("end its command first, then: landbox rewind {id}{at}"))
-        .hint(format!(
-            "to land what it was then, also while it runs: landbox land {id} --checkpoint {named}"
-        ))
-}
-
 /// What going back has come to.
 #[derive(Debug)]
 pub struct Rewound {
@@ -116,27 +107,38 @@ pub struct Rewound {
     pub back: Checkpoint,
     /// What it was before; `None` where that was the same.
     pub before: Option<Checkpoint>,
+    /// Of a session that runs, paths that were left as they are, and why.
+    pub left: BTreeMap<RelPath, String>,
+    /// Whether any path was brought back.
+    pub moved: bool,
 }
 
-/// Brings a stopped session's layers back to what they were at a checkpoint, the newest if none is named, and 0 for the
-/// beginning. What they hold now becomes a checkpoint first.
+impl Rewound {
+    /// It is there already.
+    fn nothing(back: Checkpoint) -> Self {
+        Self { back, before: None, left: BTreeMap::new(), moved: false }
+    }
+}
+
+/// Brings a session's layers back to what they were at a checkpoint, the newest if none is named, and 0 for the
+/// beginning. What they hold now becomes a checkpoint first. While it runs all but its home is brought back.
 pub fn rewind(state: &StateDir, id: &SessionId, number: Option<u32>) -> Result<Rewound> {
     let session = state.load(id)?;
     super::check_present(&session)?;
     let folder = Folder::open(&session)?;
     finish_held(state, &session, &folder)?;
-    let _stopped = match stop(&session) {
-        Err(failure) if failure.kind == Kind::Refused => return Err(still_running(id, number)),
-        other => other?,
-    };
+    let stopped = stop_if_ended(&session)?;
     let manifest = folder.find(&session, number)?;
+    if stopped.is_none() {
+        return running::rewind(&session, &folder, &manifest);
+    }
     // What landed while it ran lies in the layer still; where it does not lie there later, the session would have
     // deleted it.
     super::forget_landed(state, &session);
     let present = asked(&session, &folder, false)?;
     let back = manifest.head.summary();
     if present.holds_same(&manifest.layers) {
-        return Ok(Rewound { back, before: None });
+        return Ok(Rewound::nothing(back));
     }
     // First: what is kept now may take the room of the one that is gone back to.
     restore::make_ready(&session, &folder, &manifest)?;
@@ -145,7 +147,7 @@ pub fn rewind(state: &StateDir, id: &SessionId, number: Option<u32>) -> Result<R
     restore::begin(&session, &folder, &manifest)?;
     restore::exchange(&session, &folder)?;
     settle(state, &session)?;
-    Ok(Rewound { back, before: Some(before) })
+    Ok(Rewound { back, before: Some(before), left: BTreeMap::new(), moved: true })
 }
 
 /// Keeps what going back to a checkpoint replaces.
@@ -192,12 +194,21 @@ fn settle(state: &StateDir, session: &Session) -> Result<()> {
 pub(super) fn view(session: &Session, layer: &LayerPolicy, number: u32) -> Result<LayerView> {
     let folder = Folder::open(session)?;
     let manifest = folder.find(session, Some(number))?;
-    let what = || format!("can't lay checkpoint {number} out");
+    laid_out(session, layer, &folder, &manifest)
+}
+
+fn laid_out(
+    session: &Session,
+    layer: &LayerPolicy,
+    folder: &Folder,
+    manifest: &Manifest,
+) -> Result<LayerView> {
+    let what = || format!("can't lay checkpoint {} out", manifest.head.number);
     let dir = Scratch::new(&session.dir)?;
     let upper = dir.path().join("upper");
     let mut pictures = manifest.layers.pictures.iter();
     let picture = pictures.find(|picture| picture.layer == layer.id);
     let picture = picture.ok_or_else(|| Failure::new(Kind::Failed, what()))?;
-    rebuild::rebuild(&picture.entries, &folder, &upper).context(what)?;
+    rebuild::rebuild(&picture.entries, folder, &upper).context(what)?;
     LayerView::read_from(session, layer, dir, &upper)
 }

@@ -20,10 +20,12 @@ use super::scan::Seen;
 use super::select::Selection;
 use super::tree::Tree;
 use crate::error::{Context, Failure, Kind, Result};
+use crate::session::scratch::Scratch;
 use crate::session::store::Session;
 use freeze::Frozen;
 use landbox_shared::path::RelPath;
 use landbox_shared::policy::LayerPolicy;
+use restore::Source;
 use side::Side;
 use std::collections::{BTreeMap, HashMap};
 
@@ -133,10 +135,10 @@ pub(super) fn take_back(
     let mut restored = if live {
         let merged = merged::open(session, layer)?;
         let side = Side { tree: &merged, layer: None };
-        restore::put_back(&side, &project, &jobs, Some(session))
+        restore::put_back(&side, &Source::real(&project), &jobs, Some(session))
     } else {
         let side = Side { tree: &view.upper, layer: Some(layer.backend) };
-        restore::put_back(&side, &project, &jobs, None)
+        restore::put_back(&side, &Source::real(&project), &jobs, None)
     };
     for change in kept {
         restored.left.insert(change.path.clone(), super::rules::HIDDEN.to_owned());
@@ -170,7 +172,71 @@ pub(super) fn catch_up(
     }
     let Ok(merged) = merged::open(session, layer) else { return BTreeMap::new() };
     let side = Side { tree: &merged, layer: None };
-    restore::put_back(&side, project, &restore::jobs_of(settled), Some(session)).done
+    let source = Source::real(project);
+    restore::put_back(&side, &source, &restore::jobs_of(settled), Some(session)).done
+}
+
+/// Has a running session see its layer as `past` gives it, each path as long as it is what it is now.
+pub(super) fn go_back(
+    session: &Session,
+    layer: &LayerPolicy,
+    past: impl FnOnce() -> Result<LayerView>,
+) -> Result<Restored> {
+    let merged = merged::open(session, layer)?;
+    let side = Side { tree: &merged, layer: None };
+    let project = Tree::open(layer.target.as_path())
+        .context(|| format!("can't open the project {}", layer.target))?;
+    let has = LayerView::read(session, layer, true)?.changeset;
+    let mut past = past()?;
+    let seen = |path: &RelPath| side.node(path);
+    let jobs = restore::jobs_between(&has, &past.changeset, seen);
+    let (mut jobs, paths) = jobs.context(|| "can't look at what the session sees".into())?;
+    let hidden = |path: &RelPath| past.masks.iter().any(|mask| path.is_within(mask));
+    jobs.retain(|job| !hidden(job.path()));
+    let then = Side { tree: &past.upper, layer: Some(layer.backend) };
+    let source = Source { real: &project, past: Some((&then, &paths)) };
+    let restored = restore::put_back(&side, &source, &jobs, Some(session));
+    for (path, base) in restored.done.iter().filter(|(path, _)| !paths.contains(path)) {
+        past.store.rebase(path.clone(), base.clone());
+    }
+    let scanned = past.store.scanned;
+    past.store.save(scanned)?;
+    Ok(restored)
+}
+
+/// Has the layer of a running session hold what it sees at these paths, sorted, as it sees it.
+pub(super) fn copy_up<'a>(
+    session: &Session,
+    layer: &LayerPolicy,
+    paths: impl IntoIterator<Item = &'a RelPath>,
+) -> Result<()> {
+    let merged = merged::open(session, layer)?;
+    for path in paths {
+        // What it has deleted since is not seen; whatever else fails, the path is missed later.
+        if let Ok(Some(meta)) = merged.meta(path) {
+            let _ = side::touch(&merged, path, &meta);
+        }
+    }
+    Ok(())
+}
+
+/// Takes these paths away for a running session, as if it had deleted them, each as long as it is what it is now.
+pub(super) fn take_away<'a>(
+    session: &Session,
+    layer: &LayerPolicy,
+    paths: impl IntoIterator<Item = &'a RelPath>,
+) -> Result<()> {
+    let merged = merged::open(session, layer)?;
+    let side = Side { tree: &merged, layer: None };
+    let nothing = Scratch::new(&session.dir)?;
+    let nothing = Tree::open(nothing.path()).context(|| "can't make room".into())?;
+    let mut seen = BTreeMap::new();
+    for path in paths {
+        let node = side.node(path).context(|| format!("can't look at {path}"))?;
+        seen.insert(path.clone(), node);
+    }
+    restore::put_back(&side, &Source::real(&nothing), &restore::jobs_of(&seen), Some(session));
+    Ok(())
 }
 
 /// Does what `look` does while the session is held still; `None` where that can't be had in time.

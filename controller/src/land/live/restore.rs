@@ -6,11 +6,12 @@ use super::side::Side;
 use crate::land::changeset::{Base, Change, Changeset, Node};
 use crate::land::digest::{ancestors, paths as paths_of};
 use crate::land::kind::EntryType;
-use crate::land::tree::{self, Tree};
+use crate::land::tree::{self, Meta, Tree};
 use crate::session::store::Session;
 use landbox_shared::path::RelPath;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 /// Paths that are put back while the session is held once.
@@ -26,6 +27,13 @@ pub(super) struct Job {
     path: RelPath,
     /// What the session left there; `None` where that does not matter.
     expected: Option<Option<Node>>,
+}
+
+impl Job {
+    /// Which.
+    pub(super) fn path(&self) -> &RelPath {
+        &self.path
+    }
 }
 
 /// What became of the paths.
@@ -69,6 +77,82 @@ pub(super) fn jobs_of(left: &BTreeMap<RelPath, Option<Node>>) -> Vec<Job> {
     left.iter().map(job).collect()
 }
 
+/// What is put back, and from where: the real tree, or for `past` paths a layer as it was.
+#[derive(Debug)]
+pub(super) struct Source<'a> {
+    pub(super) real: &'a Tree,
+    pub(super) past: Option<(&'a Side<'a>, &'a BTreeSet<RelPath>)>,
+}
+
+impl<'a> Source<'a> {
+    /// The real tree alone.
+    pub(super) fn real(real: &'a Tree) -> Self {
+        Self { real, past: None }
+    }
+
+    fn past(&self, path: &RelPath) -> Option<&'a Side<'a>> {
+        self.past.filter(|(_, paths)| paths.contains(path)).map(|(side, _)| side)
+    }
+
+    fn meta(&self, path: &RelPath) -> io::Result<Option<Meta>> {
+        match self.past(path) {
+            Some(side) => side.meta(path),
+            None => self.real.meta(path),
+        }
+    }
+
+    /// The folder that it lies in.
+    fn place(&self, path: &RelPath) -> io::Result<OwnedFd> {
+        let tree = self.past(path).map_or(self.real, |side| side.tree);
+        tree.place(path.parent().as_ref())
+    }
+}
+
+/// What a changeset says of each path: what is there, or that nothing is. A folder that comes or goes with what lies in it
+/// need not be what it was.
+fn states(set: &Changeset) -> BTreeMap<&RelPath, (Option<Node>, bool)> {
+    let mut out = BTreeMap::new();
+    for folder in &set.folders {
+        out.insert(&folder.path, (folder.make.map(|mode| Node::Dir { mode }), false));
+    }
+    for change in &set.changes {
+        if let Some(old) = &change.old_path {
+            out.insert(old, (None, true));
+        }
+        let readable = !matches!(change.new, Some(Node::Unreadable { .. }));
+        out.insert(&change.path, (change.new.clone(), readable));
+    }
+    out
+}
+
+/// The jobs that lead from what a session has to what it had, and the paths that are to be as its layer was. `seen` gives
+/// what it sees where it has changed nothing.
+pub(super) fn jobs_between(
+    has: &Changeset,
+    had: &Changeset,
+    seen: impl Fn(&RelPath) -> io::Result<Option<Node>>,
+) -> io::Result<(Vec<Job>, BTreeSet<RelPath>)> {
+    let (has, had) = (states(has), states(had));
+    let mut jobs = BTreeMap::new();
+    let mut past = BTreeSet::new();
+    for (path, (node, _)) in &had {
+        let expected = match has.get(path) {
+            Some((now, _)) if now == node => continue,
+            Some((now, matters)) => matters.then(|| now.clone()),
+            None => Some(seen(path)?),
+        };
+        past.insert((*path).clone());
+        jobs.insert(*path, expected);
+    }
+    for (path, (now, matters)) in &has {
+        if !had.contains_key(path) {
+            jobs.insert(path, matters.then(|| now.clone()));
+        }
+    }
+    let job = |(path, expected): (&RelPath, _)| Job { path: path.clone(), expected };
+    Ok((jobs.into_iter().map(job).collect(), past))
+}
+
 /// What is really there, and what was made ready for it.
 enum Ready {
     Nothing,
@@ -93,12 +177,15 @@ impl Ready {
 /// looked at, while the session is held still.
 pub(super) fn put_back(
     side: &Side<'_>,
-    project: &Tree,
+    source: &Source<'_>,
     jobs: &[Job],
     live: Option<&Session>,
 ) -> Restored {
     let mut out = Restored::default();
-    let real = |path: &RelPath| project.meta(path);
+    if live.is_some() {
+        list(side, jobs);
+    }
+    let real = |path: &RelPath| source.meta(path);
     let (mut going, mut coming) = (Vec::new(), Vec::new());
     for job in jobs {
         match real(&job.path) {
@@ -114,7 +201,7 @@ pub(super) fn put_back(
         let mut ready: Vec<(&Job, Ready)> = Vec::new();
         // A folder is made at once, so that its content can be prepared in it.
         for job in batch {
-            match prepare(side, project, job, live, &mut modes) {
+            match prepare(side, source, job, live, &mut modes) {
                 Ok(prepared) => ready.push((job, prepared)),
                 Err(e) => drop(out.left.insert(job.path.clone(), e.to_string())),
             }
@@ -127,21 +214,35 @@ pub(super) fn put_back(
             out.left.insert(path, e.to_string());
         }
     }
+    if live.is_some() {
+        list(side, jobs);
+    }
     out
+}
+
+/// Lists the folders of these paths. What was renamed over the mark of a deleted name is not known to hide a real one to
+/// fuse-overlayfs 1.10 before it has listed its folder again: taken away before that, the real one would show.
+fn list(side: &Side<'_>, jobs: &[Job]) {
+    let folders: BTreeSet<Option<RelPath>> = jobs.iter().map(|job| job.path.parent()).collect();
+    for folder in folders.iter().chain([&None]) {
+        if let Ok(dir) = side.tree.dir(folder.as_ref()) {
+            let _ = tree::names(dir);
+        }
+    }
 }
 
 fn prepare(
     side: &Side<'_>,
-    project: &Tree,
+    source: &Source<'_>,
     job: &Job,
     live: Option<&Session>,
     modes: &mut BTreeMap<RelPath, u32>,
 ) -> io::Result<Ready> {
     let path = &job.path;
-    let Some(real) = project.meta(path)? else { return Ok(Ready::Nothing) };
+    let Some(real) = source.meta(path)? else { return Ok(Ready::Nothing) };
     let parent = path.parent();
-    let place = || project.place(parent.as_ref());
-    if real.kind != EntryType::Dir && side.shows_through(parent.as_ref(), project) {
+    let place = || source.place(path);
+    if real.kind != EntryType::Dir && side.shows_through(parent.as_ref(), source.real) {
         return Ok(Ready::Uncovered);
     }
     Ok(match real.kind {
@@ -173,7 +274,7 @@ fn prepare(
             Ready::Beside(side.prepare_link(path, &target)?, Node::Symlink { target })
         }
         EntryType::Fifo | EntryType::Socket | EntryType::CharDevice | EntryType::BlockDevice => {
-            return Err(io::Error::other("the real one is a pipe, socket or device"));
+            return Err(io::Error::other("what belongs there is a pipe, socket or device"));
         }
     })
 }

@@ -215,6 +215,13 @@ impl Side<'_> {
     }
 }
 
+/// Has an overlay copy an object into its layer, as it is.
+pub(super) fn touch(merged: &Tree, path: &RelPath, meta: &Meta) -> io::Result<()> {
+    let place = merged.place(path.parent().as_ref())?;
+    let flags = AtFlags::SYMLINK_NOFOLLOW;
+    Ok(fs::utimensat(&place, path.file_name(), &times(meta), flags)?)
+}
+
 fn is_whiteout(meta: &Meta) -> bool {
     meta.kind == EntryType::CharDevice && meta.rdev == (0, 0)
 }

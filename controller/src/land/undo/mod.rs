@@ -11,7 +11,8 @@ pub use keeping::{KEPT_BYTES, KEPT_DAYS, Swept, summary, sweep};
 use super::apply::entry::{self, Detail, Entry, Standing};
 use super::apply::journal::{Journal, ProjectLock, Work, sync_parents};
 use super::apply::stage::Stage;
-use super::apply::{commit, finish, stop};
+use super::apply::{alive, commit, finish, stop_if_ended};
+use super::live::go_in;
 use super::tree::{self, Time, Tree};
 use crate::error::{Context, Failure, Kind, Result};
 use crate::seal::Key;
@@ -135,7 +136,7 @@ fn undo_with(
         return Err(Failure::new(Kind::Nothing, "that landing was undone already"));
     }
     let session = state.load(&entry.session).ok();
-    let _stopped = session.as_ref().map(stop).transpose()?;
+    let stopped = session.as_ref().map(stop_if_ended).transpose()?.flatten();
     // Anything may have happened to it while we waited.
     let session = state.load(&entry.session).ok();
     let project = Tree::open(entry.project.as_path())
@@ -164,6 +165,10 @@ fn undo_with(
     journal.ready = true;
     // Its receipt is written over by the next undo of it, and never published but by one.
     let receipt = receipt.prepare(state, key)?;
+    if let (Some(session), None) = (&session, &stopped) {
+        // The owner's tree comes first: what can't be given to the session is kept, and said.
+        let _ = go_in(session).and_then(|()| alive::hold(session, &journal.steps));
+    }
     if let Err(failure) = lock.begin(&journal) {
         // Nothing was touched.
         let _ = lock.end();
@@ -178,7 +183,12 @@ fn undo_with(
     sync_parents(&journal.steps, &project);
     before(journal.steps.len())?;
     entry.undone_now(state)?;
-    let finished = finish::finish(&journal, state, session.as_ref()).map_err(|failure| {
+    let known = match (&session, &stopped) {
+        (None, _) => finish::Known::Nothing,
+        (Some(session), Some(_)) => finish::Known::Stopped(session),
+        (Some(session), None) => finish::Known::Running(session),
+    };
+    let finished = finish::finish(&journal, state, known).map_err(|failure| {
         failure.hint(
             "the project is as it was before the landing; the next landbox command does the rest",
         )
