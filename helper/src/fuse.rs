@@ -37,6 +37,8 @@ impl Daemon {
     pub(crate) fn ended(&self, stage: Stage) -> Failure {
         // File names reach this text, and the task chose them.
         let why = bytes::last_line(&self.running.said());
+        // What it says as it starts is no reason for its end.
+        let why = why.filter(|line| !line.starts_with("unknown argument ignored"));
         let why = why.as_deref().unwrap_or("without a word");
         refused(stage, format!("the daemon of layer {} ended: {why}", self.layer))
     }

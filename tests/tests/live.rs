@@ -325,3 +325,38 @@ worlds! {
         assert_eq!(place.changes(), []);
     }
 }
+
+worlds! {
+    // The test, which is root, may not look into a fuse-overlayfs of another user namespace.
+    [user_kernel, root_kernel]
+    fn a_session_goes_on_when_the_landing_that_holds_it_still_is_killed(world) {
+        let place = Place::new(world);
+        let script = "echo ready; i=0; while :; do i=$((i+1)); echo $i > counter; echo $i > copy; done";
+        let mut live = place.session(["--name", "s"], ["sh", "-c", script]).limit(300).start();
+        live.expect("ready");
+        let writer = wait_for("the shell", 60, || descendants(live.pid()).into_iter().find(|p| p.name == "sh"));
+        let state = || Proc::read(writer.pid).unwrap().state;
+        let send = |pid, signal| kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
+        let mut killed = 0;
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(120);
+        while killed < 2 && std::time::Instant::now() < end {
+            let landing = place.landbox(["land", "s", "--apply", "--yes", "--resolve-all", "theirs"]).start();
+            let runs = || Proc::read(landing.pid()).is_some_and(|p| p.state != 'Z');
+            while runs() && state() != 'T' {}
+            if state() == 'T' && runs() {
+                send(landing.pid(), Signal::KILL);
+                killed += 1;
+            }
+            landing.wait();
+            wait_for("the session to wake", 60, || (state() != 'T').then_some(()));
+        }
+        assert!(killed > 0, "no landing ever held the session still");
+        // The next command finishes, or takes back, what was begun; and the session writes on.
+        place.landbox(["ls"]).output().ok();
+        let counter = || read(format!("/proc/{}/cwd/counter", writer.pid));
+        let before = counter();
+        wait_for("the session to go on", 60, || (counter() != before).then_some(()));
+        send(live.pid(), Signal::TERM);
+        live.wait();
+    }
+}

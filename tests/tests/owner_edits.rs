@@ -354,7 +354,9 @@ worlds! {
         let place = Place::new(world);
         let at = |name: &str| place.project.join(name);
         place.write(at("f"), EIGHT);
-        let live = begin(&place, "true", "echo t > a; mv a new; mkdir -p d/e; echo t > d/e/f; echo t > t; mv t f\necho done; read go");
+        let live = begin(&place, "touch first", "echo t > a; mv a new; mkdir -p d/e; echo t > d/e/f; echo t > t; mv t f\necho done; read go");
+        // Somebody watches from here on.
+        taken(&place, "first");
         std::fs::remove_file(at("README.md")).unwrap();
         place.write(at("before"), "mine\n");
         // Files are stamped by a clock that ticks every few milliseconds: within one tick nobody can say who came first.
@@ -370,5 +372,32 @@ worlds! {
         assert!(states(&place).iter().all(|(_, state)| state == "clean"), "{:?}", states(&place));
         assert_eq!(land(&place, &[]), 0);
         assert_eq!([read(at("new")), read(at("d/e/f")), read(at("f"))].concat(), "t\nt\nt\n");
+    }
+}
+
+worlds! {
+    // fuse-overlayfs refuses to save such a file.
+    [user_kernel, root_kernel] fn what_the_owner_deletes_as_the_session_starts_is_not_put_back(world) {
+        // Before anybody watches; the session may be over by then, or go on for long.
+        for more in ["", "sleep 1"] {
+            let place = Place::new(world);
+            let at = |name: &str| place.project.join(name);
+            for name in ["f", "d/e/f", "quiet/f"] {
+                place.write(at(name), EIGHT);
+            }
+            let save = format!("for f in f d/e/f quiet/new; do echo theirs > t; mv t $f; done; touch later; {more}");
+            let live = begin(&place, "cat f d/e/f quiet/f > /dev/null", &save);
+            std::fs::remove_file(at("f")).unwrap();
+            std::fs::remove_file(at("d/e/f")).unwrap();
+            std::thread::sleep(Duration::from_millis(30));
+            end(live);
+            // The owner's next change says nothing of the one before.
+            let all = states(&place);
+            for (path, state) in [("f", "conflict"), ("d/e/f", "conflict"), ("quiet/new", "clean")] {
+                assert!(all.contains(&(path.into(), state.into())), "{more} {path}: {all:?}");
+            }
+            assert_eq!(land(&place, &[]), 3);
+            assert!(!at("f").exists() && !at("d/e/f").exists());
+        }
     }
 }

@@ -10,10 +10,11 @@
 //! else.
 
 use super::base::record::Record;
-use super::tree::Meta;
+use super::tree::{Meta, Time};
 use landbox_shared::id::LayerId;
 use landbox_shared::path::RelPath;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Seek, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -41,6 +42,35 @@ struct Header {
     layer: LayerId,
     launch: u32,
     root: Identity,
+    #[serde(default)]
+    watched: Watched,
+}
+
+/// Which folders of the project are watched for names that leave them. A session that has no watch yet may go on seeing what
+/// leaves a folder, and save it anew, with nobody to tell.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Watched {
+    /// When all of them were.
+    pub since: Time,
+    /// Those in which nothing had come or gone by then; `None` is the root.
+    pub folders: BTreeSet<Option<RelPath>>,
+    /// Whether what came later was watched, too.
+    pub later: bool,
+}
+
+impl Watched {
+    /// Whether no name can have left a folder without being told, but for its last change at `changed`, or before it.
+    pub(crate) fn is_sure(
+        &self,
+        folder: Option<&RelPath>,
+        changed: Time,
+        born: Option<Time>,
+    ) -> bool {
+        let new = || self.later && born.is_some_and(|born| born >= self.since);
+        // Files are stamped by a clock that ticks behind: what seems older may be younger, and never the other way.
+        changed >= self.since && (self.folders.contains(&folder.cloned()) || new())
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -70,6 +100,7 @@ impl Captures {
         layer: &LayerId,
         launch: u32,
         root: &Meta,
+        watched: Watched,
     ) -> io::Result<(Self, File)> {
         let (lines, bytes) = names(dir, layer);
         let make = |path: &Path| -> io::Result<File> {
@@ -80,8 +111,8 @@ impl Captures {
         };
         // The lines first: without them no bytes are meant.
         let mut this = Self { lines: make(&lines)?, buffer: Vec::new() };
-        let header =
-            Header { version: VERSION, layer: layer.clone(), launch, root: (root.dev, root.ino) };
+        let (layer, root) = (layer.clone(), (root.dev, root.ino));
+        let header = Header { version: VERSION, layer, launch, root, watched };
         serde_json::to_writer(&mut this.buffer, &header)?;
         this.buffer.push(b'\n');
         this.flush()?;
@@ -110,6 +141,8 @@ pub(crate) struct Captured {
     pub mark: Mark,
     /// The project's root when the launch began.
     pub root: Identity,
+    /// What was watched.
+    pub watched: Watched,
     /// In order: a record, or that there is nothing to record any more.
     pub lines: Vec<(RelPath, Option<Record>)>,
     bytes: Option<File>,
@@ -144,7 +177,8 @@ impl Captured {
             at += read as u64;
         }
         let mark = Mark { launch: header.launch, read: at };
-        Some(Self { mark, root: header.root, lines, bytes: File::open(bytes).ok() })
+        let Header { root, watched, .. } = header;
+        Some(Self { mark, root, watched, lines, bytes: File::open(bytes).ok() })
     }
 
     /// The bytes that a record points to.
@@ -173,8 +207,9 @@ mod tests {
         std::fs::create_dir_all(dir.join("base")).unwrap();
         let layer = LayerId::new("project").unwrap();
         let root = super::super::tree::meta_of(File::open(dir).unwrap()).unwrap();
-        let (captures, bytes) = Captures::begin(&dir.join("base"), &layer, launch, &root).unwrap();
-        let store = Store::collecting(dir, &layer, bytes.try_clone().unwrap());
+        let (captures, bytes) =
+            Captures::begin(&dir.join("base"), &layer, launch, &root, Watched::default()).unwrap();
+        let store = Store::collecting(dir, &layer, bytes.try_clone().unwrap(), Watched::default());
         (captures, bytes, store)
     }
 

@@ -236,6 +236,7 @@ impl Bodies for LayerView {
 /// What a scan of a layer needs to know.
 pub(crate) fn facts_of<'a>(session: &Session, layer: &'a LayerPolicy, store: &Store) -> Facts<'a> {
     let launches = &session.state.launches;
+    let launch = launches.last().map_or(0, |launch| launch.number);
     let lands = match layer.kind {
         LayerKind::Project | LayerKind::Worktree => true,
         LayerKind::Home | LayerKind::Mount => false,
@@ -246,7 +247,8 @@ pub(crate) fn facts_of<'a>(session: &Session, layer: &'a LayerPolicy, store: &St
         // What never lands is only looked at: what is there now is what it is compared with.
         epoch: if lands { epoch(launches, &layer.id, store.scanned) } else { Some((i64::MAX, 0)) },
         all_git: layer.kind == LayerKind::Worktree,
-        root: store.root_of(launches.last().map_or(0, |launch| launch.number)),
+        root: store.root_of(launch),
+        launch,
     }
 }
 

@@ -151,9 +151,8 @@ impl<'a> Landing<'a> {
         let plan = plan::plan(&planned, &put, &resolution.deleted_too(), &view.masks, &project)?;
         let root = tree::meta_of(project.root()).context(|| "can't read the project".into())?.ino;
         // Before a place to prepare it is made in the project itself.
-        let live = site.is_live();
-        let parents = plan.steps.iter().map(|step| step.path.parent()).filter(|_| live);
-        let folders = Folders::of(&project, parents.chain(live.then_some(None)));
+        let parents = plan.steps.iter().map(|step| step.path.parent());
+        let folders = Folders::of(&project, parents.chain([None]));
         let number = site.session.state.landing.count.saturating_add(1);
         let path = place::make(state, target, &project)?.join(entry::name(id, number));
         let aside = stage::clear(&path, id)?;
@@ -330,11 +329,11 @@ impl<'a> Landing<'a> {
             // has landed in another form is put in its place by way of the merged view.
             let shown = live::catch_up(&site.session, &site.layer, project, settled);
             rebase(view, project, shown);
-            own_folders(view, project, std::mem::take(folders), &plan.steps);
         } else {
             let (backend, into) = (site.layer.backend, (parts, Vec::new()));
             prune::prune(view, backend, project, into, &plan.landed, &plan.steps, settled);
         }
+        own_folders(view, project, std::mem::take(folders), &plan.steps);
     }
 
     /// Removes the journal.

@@ -2,9 +2,10 @@
 
 use super::file::{Stored, read};
 use super::{Record, Store};
-use crate::land::captures::{Captured, Captures, Identity};
+use crate::land::captures::{Captured, Captures, Identity, Watched};
 use crate::land::changeset::{Base, Node};
 use crate::land::content;
+use crate::land::tree::{Meta, Time};
 use landbox_shared::id::LayerId;
 use landbox_shared::path::RelPath;
 use std::collections::{BTreeMap, HashSet};
@@ -15,7 +16,12 @@ use std::path::Path;
 impl Store {
     /// A store that collects what the watch of launch `launch` captures, over what is known already. It holds no lock
     /// and writes nothing but captures; `bytes` is where their content goes.
-    pub(crate) fn collecting(session_dir: &Path, layer: &LayerId, bytes: File) -> Self {
+    pub(crate) fn collecting(
+        session_dir: &Path,
+        layer: &LayerId,
+        bytes: File,
+        watched: Watched,
+    ) -> Self {
         let dir = session_dir.join("base");
         let Stored { scanned, live, root, own, known } = read(&dir, layer).unwrap_or_default();
         Self {
@@ -31,6 +37,7 @@ impl Store {
             live,
             root,
             own,
+            watched,
             fresh: Some(Vec::new()),
             _lock: None,
         }
@@ -39,6 +46,19 @@ impl Store {
     /// The project's root when launch `launch` began, where that was noted.
     pub(crate) fn root_of(&self, launch: u32) -> Option<Identity> {
         self.root.filter(|_| self.live.launch == launch)
+    }
+
+    /// Whether launch `launch` was watched so that no name can have left a real folder, of which `meta` was taken, before its
+    /// change at `changed` without being told.
+    pub(crate) fn is_sure(
+        &self,
+        launch: u32,
+        folder: Option<&RelPath>,
+        meta: &Meta,
+        changed: Time,
+    ) -> bool {
+        let is_it = self.fresh.is_some() || self.live.launch == launch;
+        is_it && self.watched.is_sure(folder, changed, meta.btime)
     }
 
     /// Whether it is recorded what a path was, or that nobody knows.
@@ -90,6 +110,7 @@ impl Store {
         };
         self.changed |= captured.mark != self.live;
         (self.live, self.root) = (captured.mark, Some(captured.root));
+        self.watched = captured.watched.clone();
         let mut ours = HashSet::new();
         for (path, record) in &captured.lines {
             let Some(record) = record else {

@@ -19,7 +19,7 @@ mod tests;
 
 pub(crate) use record::{Record, Stamp};
 
-use super::captures::{Identity, Mark};
+use super::captures::{Identity, Mark, Watched};
 use super::changeset::Node;
 use super::kind::EntryType;
 use super::tree::{self, Meta};
@@ -58,6 +58,7 @@ pub(crate) struct Store {
     live: Mark,
     root: Option<Identity>,
     own: Vec<Own>,
+    watched: Watched,
     /// Of a store that only collects: what is to be written as captures, and whether it is there or has left.
     fresh: Option<Vec<(RelPath, bool)>>,
     _lock: Option<File>,
@@ -98,6 +99,7 @@ impl Store {
             live,
             root,
             own,
+            watched: Watched::default(),
             fresh: None,
             _lock: Some(lock),
         };

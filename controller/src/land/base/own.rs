@@ -7,10 +7,12 @@ use super::Store;
 use super::file::read_own;
 use crate::host::places::INSIDE;
 use crate::land::tree::{self, Time, Tree, is_absence};
+use landbox_shared::id::LayerId;
 use landbox_shared::path::RelPath;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::path::Path;
 
 /// Names in a folder at most that are compared, and folders that are kept.
 const MOST: usize = 4096;
@@ -72,6 +74,29 @@ impl Folders {
     }
 }
 
+fn by_folder(paths: &BTreeSet<RelPath>) -> BTreeMap<Option<RelPath>, Vec<Vec<u8>>> {
+    let mut out: BTreeMap<Option<RelPath>, Vec<Vec<u8>>> = BTreeMap::new();
+    for path in paths {
+        out.entry(path.parent()).or_default().push(path.file_name().to_vec());
+    }
+    out
+}
+
+/// When somebody else than a landing has last changed a folder, as `own` says.
+fn by_others(own: &[Own], path: Option<&RelPath>, changed: Time) -> Time {
+    let own = own.iter().find(|own| own.path.as_ref() == path && own.after == changed);
+    own.map_or(changed, |own| own.before)
+}
+
+/// The same by what a layer's store says.
+pub(crate) fn changed_by_others(
+    session_dir: &Path,
+    layer: &LayerId,
+) -> impl Fn(Option<&RelPath>, Time) -> Time {
+    let own = read_own(&session_dir.join("base"), layer).unwrap_or_default();
+    move |path, changed| by_others(&own, path, changed)
+}
+
 impl Store {
     /// Writes down which folders a landing alone has changed: they hold what they held, but for the names that `came` and
     /// those that have `gone`. The caller sees to it that the folders' clock has ticked since.
@@ -82,29 +107,28 @@ impl Store {
         gone: &BTreeSet<RelPath>,
         came: &BTreeSet<RelPath>,
     ) {
+        let (mut gone, mut came) = (by_folder(gone), by_folder(came));
+        let own = std::mem::take(&mut self.own).into_iter();
+        let mut known: BTreeMap<_, _> = own.map(|own| (own.path.clone(), own)).collect();
         for (path, Look { changed, mut names }) in folders.0 {
-            let ours = |all: &BTreeSet<RelPath>| -> BTreeSet<Vec<u8>> {
-                let below = all.iter().filter(|p| p.parent() == path);
-                below.map(|p| p.file_name().to_vec()).collect()
-            };
-            names.retain(|name| !ours(gone).contains(name));
-            names.extend(ours(came));
+            for name in gone.remove(&path).unwrap_or_default() {
+                names.remove(&name);
+            }
+            names.extend(came.remove(&path).unwrap_or_default());
             let Some(now) = look(project, path.as_ref()).filter(|now| now.names == names) else {
                 continue;
             };
-            let before = self.changed_by_others(path.as_ref(), changed);
-            self.own.retain(|own| own.path != path);
-            if self.own.len() < MOST {
-                self.own.push(Own { path, before, after: now.changed });
-            }
+            let before = known.get(&path).filter(|own| own.after == changed);
+            let before = before.map_or(changed, |own| own.before);
+            known.insert(path.clone(), Own { path, before, after: now.changed });
             self.changed = true;
         }
+        self.own = known.into_values().take(MOST).collect();
     }
 
     /// When somebody else than a landing of the session has last changed a folder, whose last change was at `changed`.
     pub(crate) fn changed_by_others(&self, path: Option<&RelPath>, changed: Time) -> Time {
-        let own = self.own.iter().find(|own| own.path.as_ref() == path && own.after == changed);
-        own.map_or(changed, |own| own.before)
+        by_others(&self.own, path, changed)
     }
 
     /// Reads again what landings have written down since.
@@ -118,7 +142,6 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use landbox_shared::id::LayerId;
     use std::fs;
 
     fn paths<const N: usize>(all: [&str; N]) -> BTreeSet<RelPath> {

@@ -1,8 +1,10 @@
 //! Holding a running session still for a moment.
 //!
 //! Parents are stopped before their children and go on after them: in any other order a shell would see its foreground
-//! program stop, and take the terminal back. (A cgroup's freezer would need no order; but an ordinary user has none to use in
-//! most places, and where there are two ways the second is the one that is not tried.) What the owner has stopped already stays stopped. A second process wakes the
+//! program stop, and take the terminal back. (A cgroup's freezer would need no order; but a
+//! session is in its caller's cgroup, with whatever else runs in that terminal. One of its own can be made only where the
+//! caller's parent cgroup is the caller's to write, which systemd grants below `user@.service` alone and no login shell
+//! is in; and where there are two ways the second is the one that is not tried.) What the owner has stopped already stays stopped. A second process wakes the
 //! session should this one be killed meanwhile.
 
 use super::procs::{self, Process};

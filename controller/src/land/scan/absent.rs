@@ -2,7 +2,7 @@
 //!
 //! What the session made anew at a path says nothing of what it took the place of: no back end notes that. So where the
 //! owner may have deleted it meanwhile, what the session made is an addition only if the real folder proves that no name
-//! has left it since; otherwise nobody knows the base, and the owner is asked.
+//! has left it since, or what has left it was told by the watch; otherwise nobody knows the base, and the owner is asked.
 
 use super::Scan;
 use crate::land::kind::EntryType;
@@ -27,9 +27,18 @@ impl Scan<'_> {
             return Ok(false);
         }
         // Making and removing a name sets both times, and no program can set the one back that counts.
-        let changed = self.store.changed_by_others(path.parent().as_ref(), folder.ctime);
-        if self.facts.epoch.is_some_and(|epoch| changed < epoch) {
+        let is_old = |time: Time| self.facts.epoch.is_some_and(|epoch| time < epoch);
+        if is_old(folder.ctime) {
             return Ok(true);
+        }
+        let changed = self.store.changed_by_others(path.parent().as_ref(), folder.ctime);
+        if is_old(changed) {
+            return Ok(true);
+        }
+        // The session may have gone on seeing what left the folder before anybody watched it.
+        let launch = self.facts.launch;
+        if !self.store.is_sure(launch, path.parent().as_ref(), &folder, changed) {
+            return Ok(false);
         }
         // A copy had an original. Anything else came to be when the folder was last changed before: then the session
         // made it where nothing was.

@@ -55,6 +55,8 @@ pub(crate) struct Facts<'a> {
     pub all_git: bool,
     /// The real root that the session was started over, where that was noted.
     pub root: Option<Identity>,
+    /// The newest launch.
+    pub launch: u32,
 }
 
 /// How the base shows in a folder of the layer.

@@ -4,12 +4,14 @@
 //! the place of, and the clock alone would call it an addition. So every name that leaves a real folder while the session
 //! runs is noted: nobody knows what the session saw there, and what it makes there later is the owner's to decide on.
 
+use crate::land::captures::Watched;
 use crate::land::kind::EntryType;
-use crate::land::tree::{self, Tree};
+use crate::land::tree::{self, Time, Tree};
 use landbox_shared::path::RelPath;
 use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::fs::inotify::{self, ReadFlags, WatchFlags};
 use std::collections::{HashMap, VecDeque};
+use std::time::SystemTime;
 
 /// Folders watched at most, those near the root first: whatever the size of the project, it costs no more than that.
 const MOST: usize = 1024;
@@ -54,6 +56,25 @@ impl Leaving {
             self.watch(watches, real, Some(folder), over);
         }
         std::mem::take(&mut self.left)
+    }
+
+    /// What is watched from now on, of a project whose folders were last changed by others when `changed` says: `epoch` is
+    /// the time before the session's start.
+    pub(super) fn watched(
+        &self,
+        real: &Tree,
+        epoch: Option<Time>,
+        changed: impl Fn(Option<&RelPath>, Time) -> Time,
+    ) -> Watched {
+        // First: what changes while they are looked at is told.
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let since = (i64::try_from(now.as_secs()).unwrap_or(i64::MAX), now.subsec_nanos());
+        let quiet = |folder: &&Option<RelPath>| {
+            let at = || tree::meta_of(real.place(folder.as_ref())?).map(|meta| meta.ctime);
+            epoch.is_some_and(|epoch| at().is_ok_and(|at| changed(folder.as_ref(), at) < epoch))
+        };
+        let folders = self.folders.values().filter(quiet).cloned().collect();
+        Watched { since, folders, later: self.folders.len() < MOST }
     }
 
     /// Watches a folder and those below it, breadth first, as far as the bound goes.

@@ -7,7 +7,7 @@
 mod leaving;
 mod notice;
 
-use super::base::Store;
+use super::base::{Store, own};
 use super::captures::Captures;
 use super::layer::{facts_of, project_of};
 use super::scan::{Glimpsed, Inside, glance};
@@ -72,7 +72,7 @@ impl<'a> Watcher<'a> {
         let work = move || {
             session.write_out();
             let mut notices = Notices::new();
-            let _ = Work::begin(&session, &layer, inside)
+            let _ = Work::begin(&session, &layer, inside, (&notices, &stopped))
                 .and_then(|mut work| work.run(&mut notices, &stopped));
             notices.end()
         };
@@ -97,6 +97,7 @@ struct Work<'a> {
     inside: Option<Inside>,
     store: Store,
     captures: Captures,
+    leaving: Leaving,
 }
 
 impl<'a> Work<'a> {
@@ -104,6 +105,7 @@ impl<'a> Work<'a> {
         session: &'a Session,
         layer: &'a LayerPolicy,
         inside: Option<Inside>,
+        (notices, stopped): (&Notices, &OwnedFd),
     ) -> io::Result<Self> {
         let upper = Tree::open(&session.upper(&layer.id))?;
         let real = Tree::open(layer.target.as_path())?;
@@ -111,22 +113,26 @@ impl<'a> Work<'a> {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
         let launch = session.state.launches.last().map_or(0, |launch| launch.number);
         let root = tree::meta_of(real.root())?;
-        let (captures, bytes) = Captures::begin(&dir, &layer.id, launch, &root)?;
-        let store = Store::collecting(&session.dir, &layer.id, bytes);
-        Ok(Self { session, layer, upper, real, inside, store, captures })
+        // The real folders first: what leaves them from here on is told before what the session makes of it.
+        let mut leaving = Leaving::default();
+        leaving.watch(notices.fd(), &real, None, &|| is_over(stopped));
+        let epoch = session.state.launches.last().and_then(|launch| launch.epochs.get(&layer.id));
+        let epoch = epoch.map(|epoch| (epoch.seconds, epoch.nanoseconds));
+        let by_others = own::changed_by_others(&session.dir, &layer.id);
+        let watched = leaving.watched(&real, epoch, by_others);
+        let (captures, bytes) = Captures::begin(&dir, &layer.id, launch, &root, watched.clone())?;
+        let store = Store::collecting(&session.dir, &layer.id, bytes, watched);
+        Ok(Self { session, layer, upper, real, inside, store, captures, leaving })
     }
 
     fn run(&mut self, notices: &mut Notices, stopped: &OwnedFd) -> io::Result<()> {
         let over = || is_over(stopped);
-        // The real folders first: what leaves them from here on is told before what the session makes of it.
-        let mut leaving = Leaving::default();
-        leaving.watch(notices.fd(), &self.real, None, &over);
         let mut found = notices.all(&self.upper, &over);
         let mut looked = Instant::now();
         loop {
             let began = Instant::now();
             // First: what had left before the session made something in its place was told before that.
-            for path in leaving.take(notices.fd(), &self.real, &over) {
+            for path in self.leaving.take(notices.fd(), &self.real, &over) {
                 self.store.note_left(path);
             }
             self.take(&found, &over)?;
@@ -143,7 +149,7 @@ impl<'a> Work<'a> {
                 Err(e) => return Err(e.into()),
             }
             drop(fds);
-            found = notices.take(&self.upper, &mut leaving, &over);
+            found = notices.take(&self.upper, &mut self.leaving, &over);
             if notices.is_blind() && looked.elapsed() >= pause {
                 found = notices.all(&self.upper, &over);
                 looked = Instant::now();
