@@ -22,7 +22,11 @@ need_packages() {
   [ ${#missing[@]} -eq 0 ] && return
   # A machine that was just made has no lists; a stale list names versions that are gone. Who has to type it types it once:
   # what Rust needs is in it.
-  find_cargo || [ "$(id -u)" -eq 0 ] || missing+=(rustc-web cargo-web)
+  if ! find_cargo && [ "$(id -u)" -ne 0 ]; then
+    for name in rustc-web cargo-web; do
+      [[ " ${missing[*]} " = *" $name "* ]] || missing+=("$name")
+    done
+  fi
   as_root "sudo apt-get update && sudo apt-get install -y ${missing[*]}" install -y --no-install-recommends "${missing[@]}" ||
     newest_packages "${missing[@]}"
 }

@@ -84,6 +84,26 @@ worlds! {
     }
 
     [user_kernel]
+    fn a_landing_says_what_takes_it_back_and_what_waits(world) {
+        let place = changed(world);
+        let said = place.landbox(["land", "--apply", "--yes", "--exclude", "*.md"]).output().ok().errors();
+        assert!(said.contains("; landbox undo ") && said.contains("1 file waits in the session"), "{said}");
+        let said = place.landbox(["land", "--apply", "--yes", "--exclude", "*.md"]).output().expect(4).errors();
+        assert!(said.contains("of what you chose, which leaves out 1 change"), "{said}");
+        let said = place.landbox(["land", "--apply", "--yes"]).output().ok().errors();
+        assert!(!said.contains("waits"), "{said}");
+    }
+
+    [user_kernel]
+    fn a_session_with_ignored_files_alone_says_how_they_land(world) {
+        let place = Place::new(world);
+        place.write(place.project.join(".gitignore"), "out/\n");
+        place.session(["--name", "s"], ["sh", "-c", "mkdir out; echo x > out/x"]).output().ok();
+        let said = place.landbox(["land", "s"]).output().expect(4).errors();
+        assert!(said.contains("nothing to land") && said.contains("--with-ignored takes them in"), "{said}");
+    }
+
+    [user_kernel]
     fn the_card_says_what_was_not_chosen(world) {
         let place = changed(world);
         let out = place.landbox(["land", "--", "README.md"]).output().ok();

@@ -122,6 +122,18 @@ worlds! {
         assert!(!machine.checkout.join("target").exists());
     }
 
+    [user_kernel]
+    fn a_compiler_that_is_too_old_is_named_once_in_the_line_to_type(world) {
+        for lacks in ["rustc-web", "fuse-overlayfs"] {
+            let machine = Machine::new(world, Some(lacks));
+            machine.program("cargo", "echo cargo 1.63.0");
+            let said = machine.quickstart(&[]).output().expect(1).errors();
+            let line = said.lines().find(|line| line.starts_with("    sudo apt-get")).unwrap();
+            assert!(line.contains(lacks) && line.matches("rustc-web").count() == 1, "{said}");
+            assert_eq!(line.matches("cargo-web").count(), 1, "{said}");
+        }
+    }
+
     [root_kernel]
     fn root_has_what_is_missing_installed(world) {
         let machine = Machine::new(world, Some("fuse-overlayfs"));

@@ -1,8 +1,8 @@
 //! `landbox land`.
 
-use super::{Invocation, conflict};
+use super::{Invocation, conflict, landed};
 use crate::error::{Context, Failure, Kind, Result};
-use crate::land::apply::{self, Landed, Order};
+use crate::land::apply::{self, Order};
 use crate::land::card::Card;
 use crate::land::checkpoint;
 use crate::land::git::Prepared;
@@ -13,7 +13,6 @@ use crate::seal::Key;
 use crate::session::store::{Session, StateDir};
 use crate::ui::card::{View, render};
 use crate::ui::patch::Preview;
-use crate::ui::text::counted;
 use clap::Args;
 use landbox_shared::digest::Digest;
 use landbox_shared::path::AbsPath;
@@ -107,10 +106,12 @@ pub(super) fn land(call: &Invocation, args: LandArgs) -> Result<u8> {
             Kind::Refused,
             format!("the changes have the digest {}, not the one expected", review.digest),
         )
-        .hint(format!("landbox land {id} shows them as they are")));
+        .hint(format!(
+            "landbox land {id}, with the same paths and options, shows them as they are"
+        )));
     }
     if review.selected().next().is_none() && !args.elsewhere.may_be_all_landed() {
-        return Err(nothing(&state, &session, args.id.is_none()));
+        return Err(landed::nothing(&state, &session, &review, chooses, args.id.is_none()));
     }
     if args.interactive {
         let (reviewed, sight) = super::by_hand::by_hand(call, &session, review)?;
@@ -199,7 +200,7 @@ pub(super) fn land(call: &Invocation, args: LandArgs) -> Result<u8> {
     card.durability = if landed.synced { Durability::Synced } else { Durability::Unsynced };
     let committed = committing
         .map_or(Ok(()), |prepared| super::elsewhere::commit(call, (&state, &session), prepared));
-    let code = report(call, &session, &card, &landed)?;
+    let code = landed::report(call, &state, &session, &card, &landed)?;
     committed.map(|()| code)
 }
 
@@ -209,25 +210,6 @@ fn finish(call: &Invocation, state: &StateDir, card: &Card) -> u8 {
         call.ui.warning(failure.message);
     }
     0
-}
-
-/// A session of which nothing is to land; of one that nobody named, with the others of its folder that hold something.
-fn nothing(state: &StateDir, session: &Session, unnamed: bool) -> Failure {
-    const NAMED: usize = 3;
-    let id = &session.snapshot.id;
-    let failure = Failure::new(Kind::Nothing, format!("session {id} has nothing to land"));
-    let project = &session.snapshot.policy.project;
-    let listed = if unnamed { state.sessions().ok() } else { None };
-    let others = listed.into_iter().flat_map(|listing| listing.sessions);
-    let pending = others.filter(|other| {
-        let files = other.state.changes.map_or(0, |changes| changes.files);
-        let open = other.state.landing.discarded_at.is_none();
-        open && files > 0 && other.snapshot.policy.project == *project
-    });
-    pending.take(NAMED).fold(failure, |failure, other| {
-        let other = &other.snapshot.id;
-        failure.hint(format!("session {other} of this directory has: landbox land {other}"))
-    })
 }
 
 fn expected(text: &str) -> Result<Digest> {
@@ -247,42 +229,4 @@ fn unasked(call: &Invocation, id: &str, shown: &Digest) -> Failure {
 
 fn show_card(call: &Invocation, card: &Card, view: &View<'_>) -> Result<()> {
     if call.ui.json { call.ui.document(card) } else { call.ui.result(render(card, view)) }
-}
-
-fn report(call: &Invocation, session: &Session, card: &Card, landed: &Landed) -> Result<u8> {
-    if call.ui.json {
-        call.ui.document(card)?;
-    } else {
-        let changes = counted(landed.changes as u64, "change", "changes");
-        let target = &session.snapshot.policy.project;
-        call.ui.status(format!("Landed {changes} in {target}."));
-    }
-    if let Some(path) = &landed.aside {
-        call.ui.warning(format!(
-            "an earlier landing left files behind, perhaps the project's own; they are kept in {}",
-            crate::session::store::show(path)
-        ));
-    }
-    for path in &landed.staying {
-        let why = "stays, because it holds something that does not land";
-        call.ui.warning(format!("{} {why}", crate::ui::text::visible(path.as_bytes())));
-    }
-    let held =
-        card.changes.iter().filter(|c| !c.landable && c.group == crate::land::kind::Group::Project);
-    let held = held.count();
-    if held > 0 {
-        let id = &session.snapshot.id;
-        call.ui.warning(format!("{held} of the changes can't land; landbox diff {id} says why"));
-    }
-    match &landed.disturbed {
-        None => Ok(0),
-        Some(path) => Err(Failure::new(
-            Kind::Failed,
-            format!(
-                "all of it landed, but {} was changed again right afterwards",
-                crate::ui::text::visible(path.as_bytes())
-            ),
-        )
-        .hint("look at that file: it is no longer what was reviewed")),
-    }
 }

@@ -11,6 +11,7 @@ mod doctor;
 mod elsewhere;
 mod gc;
 mod land;
+mod landed;
 mod ls;
 mod manual;
 mod outcome;

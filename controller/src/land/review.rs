@@ -120,6 +120,11 @@ impl Review {
         self.view.changeset.changes.iter().filter(|c| self.picked.holds(c))
     }
 
+    /// How many changes of a group there are, chosen or not.
+    pub fn count(&self, group: Group) -> u64 {
+        self.view.changeset.changes.iter().filter(|c| c.group == group).count() as u64
+    }
+
     /// What can land of the selection, read for a review by hand.
     pub fn items(&self) -> Result<Vec<Item>> {
         Item::read(self.selected().filter(|c| c.landable), &self.view)

@@ -232,12 +232,16 @@ fn next(page: &mut Page, card: &Card) {
         page.line(&format!("  landbox show {id}"));
         return;
     }
-    let risky = card.changes.iter().any(|c| c.selected && c.landable && !c.risks.is_empty());
-    let apply = if risky {
-        "apply all of it, with --accept-risk KIND for each (paths and options again: a part)"
-    } else {
-        "apply all of it (paths and options again: a part)"
+    let lands = |c: &&CardChange| c.selected && c.landable;
+    let risky = card.changes.iter().filter(lands).any(|c| !c.risks.is_empty());
+    let open = card.changes.iter().any(|c| c.selected && c.state == ChangeState::Conflict);
+    let flags = match (open, risky) {
+        (false, false) => "",
+        (false, true) => ", with --accept-risk KIND for each",
+        (true, false) => ", with --resolve-all CHOICE",
+        (true, true) => ", with --resolve-all CHOICE, and --accept-risk KIND for each",
     };
+    let apply = &format!("apply all of it{flags} (paths and options again: a part)");
     for (command, what) in [
         (format!("landbox diff {id}"), "read all of it"),
         (format!("landbox land {id} --apply --yes"), apply),

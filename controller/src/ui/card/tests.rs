@@ -110,6 +110,17 @@ fn a_summary_of_a_folder_hides_nothing_but_plain_files() {
 }
 
 #[test]
+fn the_command_that_lands_all_names_the_answers_it_needs() {
+    let mut open = change(b"a", ChangeKind::Modified);
+    let says = |change: &CardChange, flag: &str| shown(&card(vec![change.clone()])).contains(flag);
+    assert!(!says(&open, "all of it, with"));
+    open.state = ChangeState::Conflict;
+    assert!(says(&open, "apply all of it, with --resolve-all CHOICE (paths"));
+    open.risks.push(Risk { kind: RiskKind::Ci, why: "runs on the server".into() });
+    assert!(says(&open, "--resolve-all CHOICE, and --accept-risk KIND for each (paths"));
+}
+
+#[test]
 fn that_a_layer_is_not_on_disk_is_said_where_nothing_is_about_to_write_it() {
     let mut card = card(vec![change(b"a", ChangeKind::Modified)]);
     let says = |card: &Card, storage| {
