@@ -12,6 +12,9 @@ use std::path::PathBuf;
 /// Variables that name a proxy for everything; in lower case too.
 const PROXIES: [&str; 3] = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"];
 
+/// What to do about a bot without a sandbox.
+const SANDBOX: &str = "let it have its sandbox, or leave the network as it is";
+
 /// What was asked for: the flag decides over the bot, and a policy over the boolean.
 pub fn choice<'a>(config: &'a Config, flags: &'a Flags) -> &'a NetworkChoice {
     flags.network.as_ref().unwrap_or(&config.network)
@@ -23,9 +26,8 @@ pub fn supported(config: &Config, flags: &Flags) -> Result<()> {
     let origin = match (choice(config, flags), &flags.network) {
         (NetworkChoice::Policy(_, origin), _) => origin.to_string(),
         (NetworkChoice::None, Some(_)) if !config.sandbox => {
-            return refuse(
-                "--network off needs the sandbox, and this bot has \"sandbox\": false".into(),
-            );
+            let message = "--network off needs the sandbox, and this bot has \"sandbox\": false";
+            return refuse(message.into()).map_err(|failure| failure.hint(SANDBOX));
         }
         (NetworkChoice::Host | NetworkChoice::None, _) => return Ok(()),
     };
@@ -38,14 +40,17 @@ pub fn supported(config: &Config, flags: &Flags) -> Result<()> {
     if !config.sandbox {
         return refuse(format!(
             "{origin}: a network policy needs the sandbox, and this bot has \"sandbox\": false"
-        ));
+        ))
+        .map_err(|failure| failure.hint(SANDBOX));
     }
     let mut outside = config.outside.iter();
     match outside.next() {
         None => Ok(()),
-        Some(first) => outside.fold(refuse(first.clone()), |failed, next| {
-            failed.map_err(|failure| failure.hint(format!("also: {next}")))
-        }),
+        Some(first) => outside
+            .fold(refuse(first.clone()), |failed, next| {
+                failed.map_err(|failure| failure.hint(format!("also: {next}")))
+            })
+            .map_err(|failure| failure.hint("take that out of the bot, or the network policy")),
     }
 }
 
