@@ -100,7 +100,7 @@ worlds! {
         place.write(place.project.join(".gitignore"), "out/\n");
         place.session(["--name", "s"], ["sh", "-c", "mkdir out; echo x > out/x"]).output().ok();
         let said = place.landbox(["land", "s"]).output().expect(4).errors();
-        assert!(said.contains("nothing to land") && said.contains("--with-ignored takes them in"), "{said}");
+        assert!(said.contains("nothing to land") && said.contains("--with-ignored lands that too"), "{said}");
     }
 
     [user_kernel]

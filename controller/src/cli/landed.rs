@@ -26,7 +26,7 @@ pub(super) fn nothing(
     if ignored > 0 && !chosen {
         let files = counted(ignored, "file", "files");
         failure = failure.hint(format!(
-            "{files} that the project's ignore rules cover: landbox land {id} --with-ignored takes them in"
+            "the project's ignore rules cover {files}; landbox land {id} --with-ignored lands that too"
         ));
     }
     let project = &session.snapshot.policy.project;
@@ -66,6 +66,7 @@ pub(super) fn report(
     landed: &Landed,
 ) -> Result<u8> {
     let id = &session.snapshot.id;
+    let held = card.changes.iter().filter(|c| !c.landable && c.group == Group::Project).count();
     if call.ui.json {
         call.ui.document(card)?;
     } else {
@@ -73,9 +74,10 @@ pub(super) fn report(
         let target = &session.snapshot.policy.project;
         call.ui.status(format!("Landed {changes} in {target}; landbox undo {id} takes it back."));
         // Not known of a session that runs.
-        let waiting = state.load(id).ok().and_then(|session| session.state.changes);
-        if let Some(waiting) = waiting.filter(|waiting| waiting.files > 0) {
-            let files = counted(waiting.files, "file waits", "files wait");
+        let left = state.load(id).ok().and_then(|session| session.state.changes);
+        let waiting = left.map_or(0, |left| left.files).saturating_sub(held as u64);
+        if waiting > 0 {
+            let files = counted(waiting, "file waits", "files wait");
             call.ui.status(format!("{files} in the session: landbox land {id}"));
         }
     }
@@ -89,7 +91,6 @@ pub(super) fn report(
         let why = "stays, because it holds something that does not land";
         call.ui.warning(format!("{} {why}", visible(path.as_bytes())));
     }
-    let held = card.changes.iter().filter(|c| !c.landable && c.group == Group::Project).count();
     if held > 0 {
         call.ui.warning(format!("{held} of the changes can't land; landbox diff {id} says why"));
     }
