@@ -97,6 +97,7 @@ worlds! {
     [user_kernel]
     fn a_session_with_ignored_files_alone_says_how_they_land(world) {
         let place = Place::new(world);
+        place.git(&["init", "-q", "."]);
         place.write(place.project.join(".gitignore"), "out/\n");
         place.session(["--name", "s"], ["sh", "-c", "mkdir out; echo x > out/x"]).output().ok();
         let said = place.landbox(["land", "s"]).output().expect(4).errors();
