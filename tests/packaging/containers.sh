@@ -28,7 +28,7 @@ kept() { find /sys/fs/cgroup -depth -type d \( -path '*/libpod_parent*' -o -path
 cgroups=$(kept)
 clean_up() {
   machine_end
-  [ -n "$cgroups" ] || kept | xargs -r rmdir || true
+  kept | grep -vxF -e "$cgroups" | xargs -r rmdir || true
   rm -rf --one-file-system "$work"
 }
 
