@@ -3,7 +3,7 @@
 use super::{Invocation, show};
 use crate::error::{Context, Result};
 use crate::host;
-use crate::land::{self, apply, undo};
+use crate::land::{self, apply, checkpoint, undo};
 use crate::overlay::remove::{disk_usage, remove_tree};
 use crate::session::scratch;
 use crate::session::store::{Session, StateDir, show as show_path};
@@ -112,6 +112,7 @@ pub(super) fn gc(call: &Invocation, args: GcArgs) -> Result<u8> {
     for session in listing.sessions {
         if !args.dry_run {
             scratch::sweep(&session.dir);
+            checkpoint::sweep(&session);
         }
         match fate(&session, args.expired)? {
             Fate::Goes(reason) => going.push((session, reason)),

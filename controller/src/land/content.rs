@@ -13,13 +13,40 @@ const DOMAIN: &str = "file content 1";
 
 /// Size and digest of a file's bytes.
 pub(crate) fn digest(file: &File) -> io::Result<(u64, Digest)> {
-    pass(file, |_, _| Ok(()))
+    digest_while(file, |_| Ok(()))
+}
+
+/// The same as long as `watch` agrees, who is told after each block how many bytes were read. A session that writes to
+/// the file meanwhile can keep its end away for ever.
+pub(crate) fn digest_while(
+    file: &File,
+    mut watch: impl FnMut(u64) -> io::Result<()>,
+) -> io::Result<(u64, Digest)> {
+    let mut read = 0;
+    pass(file, |_, bytes, _| {
+        read += bytes.len() as u64;
+        watch(read)
+    })
 }
 
 /// Copies a file's bytes into `to`, which must be empty, and gives their size and digest. Holes stay holes.
 pub(crate) fn copy(from: &File, to: &File) -> io::Result<(u64, Digest)> {
-    let mut end = 0;
-    let (size, digest) = pass(from, |at, bytes| {
+    copy_while(from, to, |_| Ok(()))
+}
+
+/// The same as long as `watch` agrees, who is told before each block how many bytes will be written with it.
+pub(crate) fn copy_while(
+    from: &File,
+    to: &File,
+    mut watch: impl FnMut(u64) -> io::Result<()>,
+) -> io::Result<(u64, Digest)> {
+    let (mut end, mut written) = (0, 0);
+    let (size, digest) = pass(from, |at, bytes, zero| {
+        if zero {
+            return watch(written);
+        }
+        written += bytes.len() as u64;
+        watch(written)?;
         end = at + bytes.len() as u64;
         to.write_all_at(bytes, at)
     })?;
@@ -58,7 +85,7 @@ fn is_zero(block: &[u8]) -> bool {
 
 fn pass(
     file: &File,
-    mut sink: impl FnMut(u64, &[u8]) -> io::Result<()>,
+    mut sink: impl FnMut(u64, &[u8], bool) -> io::Result<()>,
 ) -> io::Result<(u64, Digest)> {
     let mut hasher = Hasher::new(DOMAIN);
     let claimed = usize::try_from(file.metadata()?.len()).unwrap_or(BLOCK);
@@ -73,10 +100,11 @@ fn pass(
             got += fill(file, &mut buffer[got..], at + got as u64)?;
         }
         let block = &buffer[..got];
-        if !is_zero(block) {
+        let zero = is_zero(block);
+        if !zero {
             add(&mut hasher, at, block);
-            sink(at, block)?;
         }
+        sink(at, block, zero)?;
         at += got as u64;
         if got < BLOCK {
             return Ok((at, finish(hasher, at)));
@@ -133,6 +161,23 @@ mod tests {
         sparse.set_len(bytes.len() as u64).unwrap();
         assert_eq!(digest(&dense).unwrap(), digest(&sparse).unwrap());
         assert_eq!(digest(&dense).unwrap(), (bytes.len() as u64, digest_of(&bytes)));
+    }
+
+    #[test]
+    fn what_is_read_or_copied_ends_where_whoever_watches_says_so() {
+        let from = file(&vec![1; 5 * BLOCK]);
+        let until = |most: u64| {
+            move |bytes: u64| if bytes > most { Err(io::Error::other("enough")) } else { Ok(()) }
+        };
+        let to = tempfile::tempfile().unwrap();
+        assert!(digest_while(&from, until(4 * BLOCK as u64)).is_err());
+        assert!(copy_while(&from, &to, until(2 * BLOCK as u64)).is_err());
+        assert_eq!(to.metadata().unwrap().len(), 2 * BLOCK as u64);
+        assert_eq!(digest_while(&from, until(5 * BLOCK as u64)).unwrap(), digest(&from).unwrap());
+        // Zeros are read, and take no room.
+        let zeros = file(&vec![0; 3 * BLOCK]);
+        copy_while(&zeros, &tempfile::tempfile().unwrap(), until(0)).unwrap();
+        assert!(digest_while(&zeros, until(2 * BLOCK as u64)).is_err());
     }
 
     #[test]

@@ -84,6 +84,14 @@ impl Folder {
         Ok(Self { path, _lock: lock })
     }
 
+    /// The folder of a session that has one, if nobody has it now.
+    pub(super) fn try_open(session: &Session) -> Option<Self> {
+        let path = session.dir.join(FOLDER);
+        let lock = File::options().write(true).open(path.join("lock")).ok()?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive).ok()?;
+        Some(Self { path, _lock: lock })
+    }
+
     pub(super) fn heads(&self) -> Vec<Head> {
         heads(&self.path)
     }

@@ -65,21 +65,39 @@ pub fn take(
     finish_held(state, &session, &folder)?;
     let stopped = try_stop(&session)?;
     let layers = asked(&session, &folder, stopped.is_none())?;
-    keep(&folder, layers, Reason::Asked(message))
+    keep(&folder, layers, Reason::Asked(message), None)
 }
 
 /// The picture that the owner asked for.
 fn asked(session: &Session, folder: &Folder, live: bool) -> Result<Layers> {
-    let newest = folder.newest();
-    let earlier: Vec<&Layers> = newest.iter().map(|manifest| &manifest.layers).collect();
-    moment::picture(session, folder, &earlier, live, &ASKED).map_err(Obstacle::failure)
+    within(session, folder, live, &ASKED)
 }
 
-/// Keeps a picture; the oldest of its sort makes room.
-fn keep(folder: &Folder, layers: Layers, reason: Reason) -> Result<(Checkpoint, Option<u32>)> {
+fn within(session: &Session, folder: &Folder, live: bool, bounds: &Bounds) -> Result<Layers> {
+    let newest = folder.newest();
+    let earlier: Vec<&Layers> = newest.iter().map(|manifest| &manifest.layers).collect();
+    match moment::picture(session, folder, &earlier, live, bounds) {
+        // What looks that came to nothing have put away makes room.
+        Err(Obstacle::Room(_)) => {
+            folder.sweep()?;
+            moment::picture(session, folder, &earlier, live, bounds)
+        }
+        other => other,
+    }
+    .map_err(Obstacle::failure)
+}
+
+/// Keeps a picture; the oldest of its sort makes room, other than the one that is needed still.
+fn keep(
+    folder: &Folder,
+    layers: Layers,
+    reason: Reason,
+    needed: Option<u32>,
+) -> Result<(Checkpoint, Option<u32>)> {
     let mut manifest = Manifest::new(now(), reason, layers);
     folder.write(&mut manifest)?;
-    let gone = drop_oldest(folder, |head| head.turn.is_none(), MOST)?;
+    let goes = |head: &Head| head.turn.is_none() && Some(head.number) != needed;
+    let gone = drop_oldest(folder, goes, MOST)?;
     folder.sweep()?;
     Ok((manifest.head.summary(), gone))
 }
@@ -95,8 +113,20 @@ fn drop_oldest(folder: &Folder, is_of: impl Fn(&Head) -> bool, most: usize) -> R
     Ok(all[..gone].last().map(|head| head.number))
 }
 
+/// Removes what commands that were killed have left of checkpoints, or of going back to one. Whoever can't be sure that
+/// they were leaves it.
+pub fn sweep(session: &Session) {
+    let Some(folder) = Folder::try_open(session) else { return };
+    if !folder::is_rewinding(session) {
+        restore::give_up(session);
+        // What can't go now goes later.
+        let _ = folder.sweep();
+    }
+}
+
 /// Fails where a session has no such checkpoint. Gives the number of the one that is meant.
 pub fn look_up(session: &Session, number: Option<u32>) -> Result<u32> {
+    super::check_present(session)?;
     Folder::open(session)?.find(session, number).map(|manifest| manifest.head.number)
 }
 
@@ -145,8 +175,7 @@ pub fn rewind(state: &StateDir, id: &SessionId, number: Option<u32>) -> Result<R
     let kept = keep_present(&folder, present, &back);
     let (before, _) = kept.inspect_err(|_| restore::give_up(&session))?;
     restore::begin(&session, &folder, &manifest)?;
-    restore::exchange(&session, &folder)?;
-    settle(state, &session)?;
+    complete(state, &session, &folder)?;
     Ok(Rewound { back, before: Some(before), left: BTreeMap::new(), moved: true })
 }
 
@@ -159,7 +188,7 @@ fn keep_present(
     let message = format!("before going back to {}", back.number);
     // What is not the present any more begins no turn.
     folder.forget_next();
-    keep(folder, present, Reason::Asked(Some(message)))
+    keep(folder, present, Reason::Asked(Some(message)), Some(back.number))
 }
 
 /// Goes on with going back to a checkpoint that was cut short. Gives a sentence.
@@ -172,12 +201,26 @@ pub fn finish(state: &StateDir, session: &Session) -> Result<Option<String>> {
 }
 
 fn finish_held(state: &StateDir, session: &Session, folder: &Folder) -> Result<Option<String>> {
-    let Some(number) = folder.rewinding() else { return Ok(None) };
+    if !folder::is_rewinding(session) {
+        return Ok(None);
+    }
+    // A power cut may have left the marker without its number: what was made ready takes its place all the same.
+    let to = folder
+        .rewinding()
+        .map_or_else(|| "a checkpoint".to_owned(), |number| format!("checkpoint {number}"));
     let _stopped = stop(session)?;
-    restore::exchange(session, folder)?;
-    settle(state, session)?;
+    complete(state, session, folder)?;
     let id = &session.snapshot.id;
-    Ok(Some(format!("session {id} was on its way back to checkpoint {number}, and is there now")))
+    Ok(Some(format!("session {id} was on its way back to {to}, and is there now")))
+}
+
+/// Goes back to what was made ready. Who is cut short before all is written down is gone on with; where that can't be
+/// written, the session is back all the same.
+fn complete(state: &StateDir, session: &Session, folder: &Folder) -> Result<()> {
+    restore::exchange(session)?;
+    let settled = settle(state, session);
+    restore::end(folder)?;
+    settled
 }
 
 /// Writes down what a session holds that went back.

@@ -82,6 +82,8 @@ fn object(
             let device = fs::makedev(device.0, device.1);
             let mode = Mode::from_raw_mode(entry.mode);
             fs::mknodat(place, name, kind, mode, device)?;
+            // The umask had a say in it. Nobody else is here who could put a link in its place.
+            fs::chmodat(place, name, mode, AtFlags::empty())?;
             own(entry, |uid, gid| {
                 fs::chownat(place, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)
             })?;
@@ -90,8 +92,9 @@ fn object(
     }
 }
 
-/// Attributes, owner, mode and time, in that order: each may be changed by the one before.
+/// Owner, attributes, mode and time, in that order: each may be changed by the one before.
 fn finish(fd: impl AsFd, entry: &Entry) -> io::Result<()> {
+    own(entry, |uid, gid| fs::fchown(&fd, Some(uid), Some(gid)))?;
     for (name, value) in &entry.attributes {
         match fs::fsetxattr(&fd, &name[..], value, XattrFlags::empty()) {
             // Another's to set: it was not the session that set it.
@@ -99,7 +102,6 @@ fn finish(fd: impl AsFd, entry: &Entry) -> io::Result<()> {
             Err(e) => return Err(e.into()),
         }
     }
-    own(entry, |uid, gid| fs::fchown(&fd, Some(uid), Some(gid)))?;
     fs::fchmod(&fd, Mode::from_raw_mode(entry.mode))?;
     Ok(fs::futimens(&fd, &times(entry))?)
 }

@@ -54,7 +54,7 @@ pub(super) fn begin(session: &Session, folder: &Folder, manifest: &Manifest) -> 
 }
 
 /// Exchanges what was made ready, as far as that was not done yet.
-pub(super) fn exchange(session: &Session, folder: &Folder) -> Result<()> {
+pub(super) fn exchange(session: &Session) -> Result<()> {
     for layer in &session.snapshot.policy.layers {
         let upper = session.upper(&layer.id);
         let (new, old) = (beside(session, layer, REWOUND), beside(session, layer, REPLACED));
@@ -72,6 +72,11 @@ pub(super) fn exchange(session: &Session, folder: &Folder) -> Result<()> {
         }
         remove_tree(&old).context(what)?;
     }
+    Ok(())
+}
+
+/// Writes down that the session is there.
+pub(super) fn end(folder: &Folder) -> Result<()> {
     std::fs::remove_file(folder.marker()).context(|| "can't end going back".into())
 }
 

@@ -18,15 +18,19 @@ pub(super) fn beginning(session: &Session) -> Result<Manifest> {
             Err(e) if is_absence(&e) => continue,
             Err(e) => return Err(e).context(what),
         };
-        let meta = tree::meta_of(tree.root()).context(what)?;
-        let mut attributes = tree::list_attributes(tree.root()).context(what)?;
+        let ours = tree::meta_of(tree.root()).context(what)?;
+        // It began as the real one; where that is gone, as it is now.
+        let real = Tree::open(layer.target.as_path()).ok();
+        let like = real.as_ref().unwrap_or(&tree);
+        let meta = tree::meta_of(like.root()).context(what)?;
+        let mut attributes = tree::list_attributes(like.root()).context(what)?;
         // What the back end noted, the session brought about.
         attributes.retain(|(name, _)| prepare::is_copied(name));
         let root = Entry {
             path: None,
             body: Body::Dir,
             mode: meta.mode,
-            owner: (meta.uid, meta.gid),
+            owner: (ours.uid, ours.gid),
             modified: meta.mtime,
             attributes,
             stamp: None,

@@ -255,24 +255,37 @@ impl Store<'_> {
         if self.bounds.until.is_some() && bytes > self.bounds.bytes {
             return Err(io::Error::other(NoRoom));
         }
-        let (size, digest) = content::digest(file)?;
+        let most = self.bounds.bytes;
+        let (size, digest) = content::digest_while(file, |read| self.may_go_on(read, most))?;
         if self.folder.holds(&digest, size) {
             return Ok((size, digest));
         }
-        let Some(room) = self.room().checked_sub(bytes) else {
+        let room = self.room();
+        if bytes > room {
             return Err(io::Error::other(NoRoom));
-        };
-        self.room = Some(room);
+        }
         let to = self.folder.fresh()?;
         self.clones = self.clones && rustix::fs::ioctl_ficlone(&to, file).is_ok();
         // What it is called by is what was copied; written meanwhile, it is another content.
-        let (size, digest) = if self.clones {
-            content::digest(to.as_file())?
-        } else {
-            content::copy(file, to.as_file())?
-        };
+        let (mut taken, mut kept) = (bytes, None);
+        if !self.clones {
+            kept = Some(content::copy_while(file, to.as_file(), |written| {
+                taken = taken.max(written);
+                self.may_go_on(written, room)
+            })?);
+        }
+        self.room = Some(room.saturating_sub(taken));
+        let (size, digest) = kept.map_or_else(|| content::digest(to.as_file()), Ok)?;
         to.persist(self.folder.object(&digest))?;
         Ok((size, digest))
+    }
+
+    /// A file that the session goes on writing to may grow beyond every bound while it is read.
+    fn may_go_on(&self, bytes: u64, most: u64) -> io::Result<()> {
+        if bytes > most {
+            return Err(io::Error::other(NoRoom));
+        }
+        self.in_time()
     }
 
     fn room(&mut self) -> u64 {

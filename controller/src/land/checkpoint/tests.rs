@@ -263,9 +263,124 @@ fn login_files_are_in_no_checkpoint_and_stay_what_they_are() {
     ] {
         restore::make_ready(&session, &folder, &manifest).unwrap();
         restore::begin(&session, &folder, &manifest).unwrap();
-        restore::exchange(&session, &folder).unwrap();
+        restore::exchange(&session).unwrap();
+        restore::end(&folder).unwrap();
         assert_eq!(fs::metadata(layer.join("cli/token")).unwrap().ino(), inode);
         assert!(!layer.join("cli/other").exists());
     }
     assert!(!layer.join("cli/notes").exists());
+}
+
+#[test]
+fn going_back_goes_on_although_a_power_cut_took_the_number_from_its_marker() {
+    each(|fixture| {
+        fixture.task("echo 1 > d/f");
+        let then = fixture.lines();
+        take(&fixture.state, &fixture.id, None).unwrap();
+        fixture.task("echo 2 > d/f; rm gone");
+        let session = fixture.session();
+        let folder = Folder::open(&session).unwrap();
+        let manifest = folder.find(&session, Some(1)).unwrap();
+        restore::make_ready(&session, &folder, &manifest).unwrap();
+        fs::write(folder.marker(), "").unwrap();
+        let upper = session.upper(&project(&session).id);
+        fs::rename(&upper, upper.with_file_name("replaced")).unwrap();
+        drop(folder);
+        let told = finish(&fixture.state, &session).unwrap().unwrap();
+        assert!(told.ends_with("was on its way back to a checkpoint, and is there now"), "{told}");
+        assert_eq!(fixture.lines(), then);
+        assert!(!upper.with_file_name("replaced").exists());
+        assert_eq!(finish(&fixture.state, &session).unwrap(), None);
+    });
+}
+
+#[test]
+fn what_looks_that_came_to_nothing_have_put_away_makes_room() {
+    let fixture = Fixture::new(World::UserKernel, BASE);
+    fixture.task("head -c 100000 /dev/zero | tr '\\0' x > f");
+    let session = fixture.session();
+    let folder = Folder::open(&session).unwrap();
+    let junk = folder.object(&crate::land::content::digest_of(b"junk"));
+    fs::write(&junk, vec![1; 300 << 10]).unwrap();
+    let bounds = Bounds { bytes: 350 << 10, ..ASKED };
+    let layers = within(&session, &folder, false, &bounds).unwrap();
+    assert!(layers.entries() > 0 && !junk.exists());
+    let none = Bounds { bytes: 50 << 10, ..ASKED };
+    fs::remove_dir_all(session.dir.join("checkpoints/objects")).unwrap();
+    fs::create_dir(session.dir.join("checkpoints/objects")).unwrap();
+    let refused = within(&session, &folder, false, &none).unwrap_err();
+    assert!(refused.message.contains("f: there is no room for more checkpoints"), "{refused}");
+}
+
+#[test]
+fn a_pipe_comes_back_with_its_mode_and_the_beginning_with_the_mode_of_the_real_folder() {
+    each(|fixture| {
+        fixture.task("true");
+        let session = fixture.session();
+        let upper = session.upper(&project(&session).id);
+        let mode = |path: &std::path::Path| fs::symlink_metadata(path).unwrap().mode() & 0o7777;
+        let began = mode(&upper);
+        fixture.task("umask 0; mkfifo p; chmod 666 p; chmod 711 .");
+        rewind(&fixture.state, &fixture.id, Some(0)).unwrap();
+        assert_eq!(mode(&upper), began);
+        let again = rewind(&fixture.state, &fixture.id, Some(0)).unwrap();
+        assert!(again.before.is_none());
+        rewind(&fixture.state, &fixture.id, Some(1)).unwrap();
+        assert_eq!((mode(&upper), mode(&upper.join("p"))), (0o711, 0o666));
+    });
+}
+
+#[test]
+fn the_checkpoint_that_is_gone_back_to_makes_no_room_for_what_it_replaces() {
+    let fixture = Fixture::new(World::UserKernel, BASE);
+    fixture.task("true");
+    let layer = fixture.session().upper(&project(&fixture.session()).id);
+    for number in 0..=MOST {
+        fs::write(layer.join("f"), format!("x{number}")).unwrap();
+        if number < MOST {
+            take(&fixture.state, &fixture.id, None).unwrap();
+        }
+    }
+    rewind(&fixture.state, &fixture.id, Some(1)).unwrap();
+    let all = numbers(&fixture);
+    assert_eq!((all[0].0, all.len()), (1, MOST + 1));
+    assert_eq!(fs::read(layer.join("f")).unwrap(), b"x0");
+}
+
+#[test]
+fn what_killed_commands_have_left_of_checkpoints_goes_and_what_goes_on_stays() {
+    let fixture = Fixture::new(World::UserKernel, BASE);
+    fixture.task("echo 1 > d/f");
+    take(&fixture.state, &fixture.id, None).unwrap();
+    let session = fixture.session();
+    let ready = session.upper(&project(&session).id).with_file_name("rewound");
+    let part = session.dir.join("checkpoints/objects/.new-x");
+    let leave = || {
+        fs::create_dir(&ready).unwrap();
+        fs::write(&part, "x").unwrap();
+    };
+    leave();
+    let folder = Folder::open(&session).unwrap();
+    sweep(&session);
+    assert!(ready.exists() && part.exists(), "somebody is at work");
+    drop(folder);
+    sweep(&session);
+    assert!(!ready.exists() && !part.exists());
+    leave();
+    fs::write(session.dir.join("checkpoints/rewinding"), "1").unwrap();
+    sweep(&session);
+    assert!(ready.exists(), "it is gone on with");
+    fs::remove_dir(&ready).unwrap();
+    fs::remove_file(session.dir.join("checkpoints/rewinding")).unwrap();
+    rewind(&fixture.state, &fixture.id, Some(0)).unwrap();
+}
+
+#[test]
+fn a_discarded_session_has_no_checkpoint_and_gets_no_folder_for_them() {
+    let fixture = Fixture::new(World::UserKernel, BASE);
+    fixture.task("echo 1 > d/f");
+    crate::land::discard::discard(&fixture.state, &fixture.id).unwrap();
+    let session = fixture.session();
+    assert_eq!(look_up(&session, Some(1)).unwrap_err().kind, Kind::Nothing);
+    assert!(!session.dir.join("checkpoints").exists());
 }
