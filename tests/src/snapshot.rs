@@ -41,6 +41,13 @@ impl Snapshot {
         }))
     }
 
+    /// The same without a folder's own line, but with what lies in it: its times tell of entries that were left out, too.
+    #[must_use]
+    pub fn forget(mut self, folder: &Path) -> Self {
+        self.0.remove(folder);
+        self
+    }
+
     /// How many paths there are.
     pub fn len(&self) -> usize {
         self.0.len()

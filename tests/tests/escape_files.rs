@@ -124,9 +124,9 @@ fn system() -> Snapshot {
         BUSY_AT_HOME.iter().map(|name| home.join(name)).collect()
     } else {
         // Whoever tests as themselves goes on working in it.
-        vec![home]
+        vec![home.clone()]
     };
-    Snapshot::take(&roots, &busy.chain(own).collect::<Vec<_>>())
+    Snapshot::take(&roots, &busy.chain(own).collect::<Vec<_>>()).forget(&home)
 }
 
 /// What there is on a machine, but for the kernel's own file systems, `/tmp` and `/run`, of which a session has its own, and
