@@ -352,12 +352,15 @@ mod tests {
                 let wishes: Vec<Wish> = (0..hunks.len())
                     .map(|n| if taken(n) { Wish::Take } else { Wish::Leave })
                     .collect();
-                // Git looks for a hunk where it says that it comes to lie.
+                // Git looks for a hunk where it says that it comes to lie. One that leaves no line names the line before,
+                // where git would take any that begins as a last line without an end does.
                 let (mut added, mut deleted) = (0, 0);
                 let mut printed = Vec::new();
                 for (_, hunk) in hunks.iter().enumerate().filter(|(n, _)| taken(*n)) {
-                    printed.push(change.print_at(hunk, change.shown(hunk).start + added - deleted));
-                    let counts = change.counts(hunk);
+                    let (shown, counts) = (change.shown(hunk), change.counts(hunk));
+                    let nothing = shown.len() + counts.0 == counts.1;
+                    let start = shown.start + added - deleted + usize::from(nothing);
+                    printed.push(change.print_at(hunk, start));
                     (added, deleted) = (added + counts.0, deleted + counts.1);
                 }
                 let ours = made(&change, &hunks, &wishes);
