@@ -137,7 +137,7 @@ mod tests {
             [&Value::Descriptor(3), &Value::Descriptor(4)]
         );
         assert_eq!(value(&kernel, c"workdir"), Some(&Value::Descriptor(6)));
-        assert_eq!(kernel[4..], by_name[3..]);
+        assert_eq!(kernel[5..], by_name[4..]);
     }
 
     #[test]
