@@ -218,6 +218,23 @@ worlds! {
 
 worlds! {
     [user_kernel, user_fuse, root_kernel, root_fuse]
+    fn a_real_folder_comes_back_in_one_that_the_running_session_made_anew(world) {
+        let place = Place::new(world);
+        place.write(place.project.join("k/n/o"), "o\n");
+        place.write(place.project.join("k/l"), "l\n");
+        let mut shell = Shell::start(&place, "rm -r k; mkdir k; echo S > k/n");
+        let out = place.landbox(["discard", "s", "--yes", "--", "k/n"]).output().ok();
+        assert!(!out.errors().contains("stays as it is"), "{}", out.errors());
+        assert_eq!(place.changes(), [("k/l".into(), "deleted".into())]);
+        shell.run(1, "cat k/n/o; ls k");
+        let text = shell.end();
+        assert!(text.contains("o\nn\ndone"), "{text}");
+        let out = place.landbox(["resume", "s", "--", "sh", "-c", "cat k/n/o; ls k"]).output().ok();
+        assert_eq!(out.text(), "o\nn\n");
+        assert_eq!(place.changes(), [("k/l".into(), "deleted".into())]);
+    }
+
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn what_was_not_named_stays_when_paths_below_it_are_taken_back(world) {
         for running in [true, false] {
             let place = Place::new(world);
