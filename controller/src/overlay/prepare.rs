@@ -13,9 +13,13 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
+use std::time::Duration;
 
 /// Longest attribute value that is copied to an upper folder (the kernel's own limit).
 const VALUE_BYTES: usize = 64 << 10;
+/// How often the clock of a file system is read again, and after how long: it moves each 1 to 10 ms (the kernel's tick).
+const TICKS: usize = 12;
+const TICK: Duration = Duration::from_millis(2);
 
 /// Makes the folders below the session's that a plan shows, where missing, and writes the files it shows anew.
 pub fn private(session_dir: &Path, plan: &Compiled) -> Result<()> {
@@ -84,6 +88,23 @@ pub fn epochs(policy: &Policy) -> BTreeMap<LayerId, Epoch> {
 }
 
 fn epoch(target: &Path) -> Option<Epoch> {
+    let changed = || fs::stat(target).map(|stat| (stat.st_ctime, stat.st_ctime_nsec)).ok();
+    let before = changed()?;
+    let mut stamp = stamp(target)?;
+    // On an overlay, as in a container, a folder that nobody has written to is copied up for it, and so changes just now. Only
+    // what the clock says after its next tick is later than that.
+    for _ in 0..TICKS {
+        let now = changed()?;
+        if now == before || now < (stamp.seconds, stamp.nanoseconds.into()) {
+            break;
+        }
+        std::thread::sleep(TICK);
+        stamp = self::stamp(target)?;
+    }
+    Some(stamp)
+}
+
+fn stamp(target: &Path) -> Option<Epoch> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let file = fs::open(target, flags, Mode::from_raw_mode(0o600)).ok()?;
     let stat = fs::fstat(&file).ok()?;
