@@ -330,9 +330,10 @@ worlds! {
         let save = "for f in f d/e/f new d/e/new; do echo theirs > t; mv t $f; done";
         let live = begin(&place, "cat f d/e/f > /dev/null; touch first", save);
         taken(&place, "first");
+        // Longer than a tick of the clock that files are stamped by: within one nobody can say who came first.
+        std::thread::sleep(Duration::from_millis(50));
         std::fs::remove_file(at("f")).unwrap();
         std::fs::remove_file(at("d/e/f")).unwrap();
-        // Longer than a tick of the clock that files are stamped by.
         std::thread::sleep(Duration::from_millis(50));
         end(live);
         let all = states(&place);
@@ -357,9 +358,10 @@ worlds! {
         let live = begin(&place, "touch first", "echo t > a; mv a new; mkdir -p d/e; echo t > d/e/f; echo t > t; mv t f\necho done; read go");
         // Somebody watches from here on.
         taken(&place, "first");
+        // Files are stamped by a clock that ticks every few milliseconds: within one tick nobody can say who came first.
+        std::thread::sleep(std::time::Duration::from_millis(50));
         std::fs::remove_file(at("README.md")).unwrap();
         place.write(at("before"), "mine\n");
-        // Files are stamped by a clock that ticks every few milliseconds: within one tick nobody can say who came first.
         std::thread::sleep(std::time::Duration::from_millis(50));
         let mut live = live;
         live.write(b"go\n");

@@ -88,14 +88,12 @@ pub fn epochs(policy: &Policy) -> BTreeMap<LayerId, Epoch> {
 }
 
 fn epoch(target: &Path) -> Option<Epoch> {
-    let changed = || fs::stat(target).map(|stat| (stat.st_ctime, stat.st_ctime_nsec)).ok();
-    let before = changed()?;
     let mut stamp = stamp(target)?;
-    // On an overlay, as in a container, a folder that nobody has written to is copied up for it, and so changes just now. Only
-    // what the clock says after its next tick is later than that.
+    // What changed within this tick of the clock has the same time, and would seem to change under the session; and on an
+    // overlay, as in a container, a folder that nobody has written to is copied up for the file, and so changes just now.
     for _ in 0..TICKS {
-        let now = changed()?;
-        if now == before || now < (stamp.seconds, stamp.nanoseconds.into()) {
+        let folder = fs::stat(target).ok()?;
+        if (folder.st_ctime, folder.st_ctime_nsec) < (stamp.seconds, stamp.nanoseconds.into()) {
             break;
         }
         std::thread::sleep(TICK);
