@@ -111,6 +111,18 @@ pub enum Decision {
     Open(Clash),
 }
 
+impl Decision {
+    /// The same about another change that waits for it: where nobody has decided, because of `clash`.
+    fn over(self, clash: &Clash) -> Self {
+        match self {
+            Self::Open(_) => Self::Open(clash.clone()),
+            other @ (Self::Layer(_) | Self::Bytes(_) | Self::Mode(_) | Self::Mine | Self::Skip) => {
+                other
+            }
+        }
+    }
+}
+
 /// A file that landing makes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {

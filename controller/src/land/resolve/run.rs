@@ -120,14 +120,7 @@ fn follow(items: &mut [Resolved]) {
             && !item.effective().is_empty()
         {
             let clash = Clash::Folder(folder);
-            item.decision = match decision {
-                Decision::Open(_) => Decision::Open(clash.clone()),
-                other @ (Decision::Mine
-                | Decision::Skip
-                | Decision::Layer(_)
-                | Decision::Bytes(_)
-                | Decision::Mode(_)) => other.clone(),
-            };
+            item.decision = decision.clone().over(&clash);
             item.state = ChangeState::Conflict;
             item.clash = Some(clash);
         }
@@ -182,14 +175,7 @@ fn stay_folders(items: &mut [Resolved]) {
             continue;
         }
         let clash = Clash::Keeps(path);
-        item.decision = match decision {
-            Decision::Open(_) => Decision::Open(clash.clone()),
-            other @ (Decision::Mine
-            | Decision::Skip
-            | Decision::Layer(_)
-            | Decision::Bytes(_)
-            | Decision::Mode(_)) => other,
-        };
+        item.decision = decision.over(&clash);
         item.state = ChangeState::Conflict;
         item.clash = Some(clash);
     }
