@@ -2,9 +2,36 @@
 
 use crate::place::Place;
 use crate::world::World;
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output};
+
+/// Files and links of a tree, with what a git patch can say of them; of their modes, these `bits`.
+pub fn in_a_patch(root: &Path, bits: u32) -> BTreeMap<Vec<u8>, (String, Vec<u8>)> {
+    let mut all = BTreeMap::new();
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let meta = path.symlink_metadata().unwrap();
+            let name = path.strip_prefix(root).unwrap().as_os_str().as_bytes().to_vec();
+            if meta.is_dir() {
+                folders.push(path);
+            } else if meta.is_symlink() {
+                let target = fs::read_link(&path).unwrap().into_os_string();
+                all.insert(name, ("link".into(), target.as_bytes().to_vec()));
+            } else {
+                let executable = format!("{:o}", meta.mode() & bits);
+                all.insert(name, (executable, fs::read(&path).unwrap()));
+            }
+        }
+    }
+    all
+}
 
 impl Place {
     /// Runs git in a folder.

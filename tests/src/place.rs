@@ -5,7 +5,8 @@ use crate::world::{self, Who, World};
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
@@ -145,6 +146,29 @@ impl Place {
         let mut run = self.landbox(args);
         run.args(["--json"]);
         run.output().ok().json()
+    }
+
+    /// Every path of the project with its mode, and what it holds.
+    pub fn tree(&self) -> Vec<(PathBuf, u32, Vec<u8>)> {
+        let mut found = Vec::new();
+        let mut todo = vec![self.project.clone()];
+        while let Some(dir) = todo.pop() {
+            for entry in fs::read_dir(dir).unwrap() {
+                let path = entry.unwrap().path();
+                let meta = fs::symlink_metadata(&path).unwrap();
+                let holds = if meta.is_symlink() {
+                    fs::read_link(&path).unwrap().into_os_string().into_vec()
+                } else if meta.is_dir() {
+                    todo.push(path.clone());
+                    Vec::new()
+                } else {
+                    fs::read(&path).unwrap()
+                };
+                found.push((path, meta.mode(), holds));
+            }
+        }
+        found.sort();
+        found
     }
 
     /// Paths of the project group of the newest session's changeset, with their kinds, sorted.

@@ -2,15 +2,13 @@
 //! and the patch, applied by git to a copy of the base, gives what our own landing gives.
 #![allow(clippy::unwrap_used)] // the lint knows test functions, not the functions they share
 
+use landbox_tests::git::in_a_patch;
 use landbox_tests::{Place, World, worlds};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::Command;
 
 /// What the owner has.
@@ -101,42 +99,19 @@ fn lines(card: &Value) -> String {
     lines
 }
 
-/// Files and links of a tree, with what a git patch can say of them.
-fn tree(root: &Path) -> BTreeMap<Vec<u8>, (String, Vec<u8>)> {
-    let mut all = BTreeMap::new();
-    let mut folders = vec![root.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            let meta = path.symlink_metadata().unwrap();
-            let name = path.strip_prefix(root).unwrap().as_os_str().as_bytes().to_vec();
-            if meta.is_dir() {
-                folders.push(path);
-            } else if meta.is_symlink() {
-                let target = fs::read_link(&path).unwrap().into_os_string();
-                all.insert(name, ("link".into(), target.as_bytes().to_vec()));
-            } else {
-                let executable = format!("{:o}", meta.mode() & 0o100);
-                all.insert(name, (executable, fs::read(&path).unwrap()));
-            }
-        }
-    }
-    all
-}
-
 fn every_row(world: World) {
     let place = Place::new(world);
     as_owner(&place, BASE);
     let copy = place.outside.join("copy");
     as_owner(&place, &format!("cp -a . {}", copy.display()));
-    let before = tree(&place.project);
+    let before = in_a_patch(&place.project, 0o100);
     place.session::<&str, _>([], ["bash", "-c", TASK]).output().ok();
     assert_eq!(lines(&place.json(["diff"])), ROWS, "{world:?}");
 
     let patch = place.outside.join("rows.patch");
     let patch = patch.to_str().unwrap();
     place.landbox(["land", "--patch", patch]).output().ok();
-    assert_eq!(tree(&place.project), before, "looking changed something");
+    assert_eq!(in_a_patch(&place.project, 0o100), before, "looking changed something");
     let digest: String =
         Sha256::digest(fs::read(patch).unwrap()).iter().map(|b| format!("{b:02x}")).collect();
     assert_eq!(digest, PATCH, "{world:?}: {}", fs::read_to_string(patch).unwrap_or_default());
@@ -144,7 +119,7 @@ fn every_row(world: World) {
     place.git_in(&copy, &["apply", patch]);
 
     place.landbox(["land", "--apply", "--yes"]).risks_accepted().output().ok();
-    assert_eq!(tree(&copy), tree(&place.project), "{world:?}");
+    assert_eq!(in_a_patch(&copy, 0o100), in_a_patch(&place.project, 0o100), "{world:?}");
     // And what a patch can't say.
     let mode = |path: &str| fs::metadata(place.project.join(path)).unwrap().mode() & 0o7777;
     for (path, is) in [

@@ -8,40 +8,15 @@ use std::path::PathBuf;
 const TASK: &str = "echo one >> README.md; rm src/main.py; mkdir -p new/deep; echo n > new/deep/n; chmod 700 new; \
                     mkdir empty; ln -sfn new link";
 
-/// Every path with its mode, and what it holds.
-fn tree(place: &Place) -> Vec<(PathBuf, u32, Vec<u8>)> {
-    use std::os::unix::ffi::OsStrExt;
-    use std::os::unix::fs::MetadataExt;
-    let mut found = Vec::new();
-    let mut todo = vec![place.project.clone()];
-    while let Some(dir) = todo.pop() {
-        for entry in fs::read_dir(dir).unwrap() {
-            let path = entry.unwrap().path();
-            let meta = fs::symlink_metadata(&path).unwrap();
-            let holds = if meta.is_symlink() {
-                fs::read_link(&path).unwrap().as_os_str().as_bytes().to_vec()
-            } else if meta.is_dir() {
-                todo.push(path.clone());
-                Vec::new()
-            } else {
-                fs::read(&path).unwrap()
-            };
-            found.push((path, meta.mode(), holds));
-        }
-    }
-    found.sort();
-    found
-}
-
 worlds! {
     [user_kernel, user_fuse, root_kernel, root_fuse]
     fn undo_gives_the_project_back_and_the_changes_wait_in_the_session_again(world) {
         let place = Place::new(world);
-        let before = tree(&place);
+        let before = place.tree();
         place.session(["--name", "s"], ["sh", "-c", TASK]).output().ok();
         let changes = place.changes();
         let card = place.json(["land", "s", "--apply", "--yes"]);
-        let landed = tree(&place);
+        let landed = place.tree();
         assert_ne!(landed, before);
         let receipt = card["receipt"].as_str().unwrap();
         place.landbox(["receipt", "verify", receipt]).output().ok();
@@ -49,7 +24,7 @@ worlds! {
         assert_eq!((landing["count"].as_u64(), landing["undo"]["count"].as_u64()), (Some(1), Some(1)));
         let undone = place.json(["undo"]);
         assert_eq!((undone["pending"].as_bool(), undone["landing"].as_u64()), (Some(true), Some(1)));
-        assert_eq!(tree(&place), before);
+        assert_eq!(place.tree(), before);
         assert_eq!(place.changes(), changes);
         place.landbox(["receipt", "verify", undone["receipt"].as_str().unwrap()]).output().ok();
         place.landbox(["undo"]).output().expect(4);
@@ -57,12 +32,12 @@ worlds! {
         let out = place.landbox(["resume", "s", "--", "cat", "new/deep/n"]).output().ok();
         assert_eq!(out.text(), "n\n");
         place.landbox(["land", "s", "--apply", "--yes"]).output().ok();
-        assert_eq!(tree(&place), landed);
+        assert_eq!(place.tree(), landed);
         // A landing outlives its session.
         place.landbox(["gc"]).output().ok();
         assert_eq!(place.sessions().len(), 0);
         let undone = place.json(["undo"]);
-        assert_eq!(tree(&place), before);
+        assert_eq!(place.tree(), before);
         assert!(fs::read_dir(undone["kept"].as_str().unwrap()).unwrap().count() > 0);
     }
 
@@ -73,12 +48,12 @@ worlds! {
         place.landbox(["land", "s", "--apply", "--yes"]).output().ok();
         place.write(place.project.join("README.md"), "owner\n");
         place.write(place.project.join("new/mine"), "owner\n");
-        let before = tree(&place);
+        let before = place.tree();
         let out = place.landbox(["undo", "s"]).output().expect(3);
         for path in ["README.md", "new/mine"] {
             assert!(out.errors().contains(path), "{}", out.errors());
         }
-        assert_eq!(tree(&place), before);
+        assert_eq!(place.tree(), before);
     }
 }
 
@@ -123,7 +98,7 @@ fn the_commit_of_a_landing_that_is_undone_stays_and_is_named() {
     place.git(&["init", "-q"]);
     place.git(&["add", "-A"]);
     place.git(&["commit", "-qm", "first"]);
-    let before = tree(&place);
+    let before = place.tree();
     place.landbox(["land", "s", "--commit", "--yes"]).output().ok();
     let commit = place.git(&["rev-parse", "HEAD"]);
     let undone = place.landbox(["undo", "s"]).output().ok();
@@ -139,5 +114,5 @@ fn the_commit_of_a_landing_that_is_undone_stays_and_is_named() {
             |(path, _, _): &(PathBuf, u32, Vec<u8>)| !path.starts_with(place.project.join(".git"));
         tree.into_iter().filter(own).collect::<Vec<_>>()
     };
-    assert_eq!(files(tree(&place)), files(before));
+    assert_eq!(files(place.tree()), files(before));
 }

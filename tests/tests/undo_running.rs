@@ -3,37 +3,11 @@
 
 use landbox_tests::{Place, run::Live, worlds};
 use std::fs;
-use std::path::PathBuf;
 
 const TASK: &str = "echo one >> README.md; rm src/main.py; mkdir -p new/deep; echo n > new/deep/n; chmod 700 new; \
                     mkdir empty; ln -sfn new link; mkdir -m 555 closed";
 /// What the session is, seen from inside.
 const LOOK: &str = "find . ! -name .git -printf '%p %y %m %l\\n' | sort; cat README.md new/deep/n";
-
-/// Every path with its mode, and what it holds.
-fn tree(place: &Place) -> Vec<(PathBuf, u32, Vec<u8>)> {
-    use std::os::unix::ffi::OsStrExt;
-    use std::os::unix::fs::MetadataExt;
-    let mut found = Vec::new();
-    let mut todo = vec![place.project.clone()];
-    while let Some(dir) = todo.pop() {
-        for entry in fs::read_dir(dir).unwrap() {
-            let path = entry.unwrap().path();
-            let meta = fs::symlink_metadata(&path).unwrap();
-            let holds = if meta.is_symlink() {
-                fs::read_link(&path).unwrap().as_os_str().as_bytes().to_vec()
-            } else if meta.is_dir() {
-                todo.push(path.clone());
-                Vec::new()
-            } else {
-                fs::read(&path).unwrap()
-            };
-            found.push((path, meta.mode(), holds));
-        }
-    }
-    found.sort();
-    found
-}
 
 /// A script that does `first`, then what each line on its input says, and tells when it has.
 fn obedient(first: &str) -> String {
@@ -51,19 +25,19 @@ worlds! {
     [user_kernel, user_fuse, root_kernel, root_fuse]
     fn what_landed_while_it_ran_is_the_owners_again_and_the_sessions_still(world) {
         let place = Place::new(world);
-        let before = tree(&place);
+        let before = place.tree();
         let script = obedient(TASK);
         let mut live = place.session(["--name", "s"], ["sh", "-c", &script]).stdin_open().start();
         live.expect("ready");
         let changes = place.changes();
         say(&mut live, &format!("({LOOK}) > /tmp/before"));
         place.landbox(["land", "s", "--apply", "--yes"]).output().ok();
-        let landed = tree(&place);
+        let landed = place.tree();
         assert_ne!(landed, before);
         assert!(place.changes().is_empty());
         let undone = place.json(["undo", "s"]);
         assert_eq!(undone["pending"], true, "{undone:#}");
-        assert_eq!(tree(&place), before);
+        assert_eq!(place.tree(), before);
         assert_eq!(place.changes(), changes);
         say(&mut live, &format!("({LOOK}) > /tmp/after; cmp /tmp/before /tmp/after && echo same > same"));
         assert!(place.changes().contains(&("same".into(), "added".into())));
@@ -74,24 +48,24 @@ worlds! {
         live.close_stdin();
         live.wait().ok();
         place.landbox(["undo", "s"]).output().ok();
-        assert_eq!(tree(&place), before);
+        assert_eq!(place.tree(), before);
     }
 
     [user_kernel, user_fuse, root_kernel, root_fuse]
     fn what_landed_before_it_went_on_is_given_back_to_it(world) {
         let place = Place::new(world);
-        let before = tree(&place);
+        let before = place.tree();
         place.session(["--name", "s"], ["sh", "-c", TASK]).output().ok();
         let changes = place.changes();
         place.landbox(["land", "s", "--apply", "--yes"]).output().ok();
-        let landed = tree(&place);
+        let landed = place.tree();
         // Some of it the running session has seen, the rest not yet.
         let script = obedient("cat README.md new/deep/n; ls -l link");
         let mut live = place.landbox(["resume", "s", "--", "sh", "-c", &script]).stdin_open().start();
         live.expect("ready");
         let undone = place.json(["undo", "s"]);
         assert_eq!(undone["pending"], true, "{undone:#}");
-        assert_eq!(tree(&place), before);
+        assert_eq!(place.tree(), before);
         assert_eq!(place.changes(), changes);
         say(&mut live, "cat new/deep/n; tail -1 README.md; readlink link; ls -d empty closed; ls src");
         live.close_stdin();
@@ -100,20 +74,20 @@ worlds! {
         assert!(!out.contains("main.py\n"), "{out}");
         assert_eq!(place.changes(), changes);
         place.landbox(["land", "s", "--apply", "--yes"]).output().ok();
-        assert_eq!(tree(&place), landed);
+        assert_eq!(place.tree(), landed);
     }
 
     [user_kernel, user_fuse, root_kernel, root_fuse]
     fn what_it_has_written_since_stays(world) {
         let place = Place::new(world);
-        let before = tree(&place);
+        let before = place.tree();
         place.session(["--name", "s"], ["sh", "-c", TASK]).output().ok();
         place.landbox(["land", "s", "--apply", "--yes"]).output().ok();
         let script = obedient("echo later >> README.md; rm new/deep/n; echo back > src/main.py");
         let mut live = place.landbox(["resume", "s", "--", "sh", "-c", &script]).stdin_open().start();
         live.expect("ready");
         place.landbox(["undo", "s"]).output().ok();
-        assert_eq!(tree(&place), before);
+        assert_eq!(place.tree(), before);
         say(&mut live, "tail -2 README.md > all; cat src/main.py >> all; ls new/deep >> all");
         live.close_stdin();
         live.wait().ok();
@@ -130,10 +104,10 @@ worlds! {
         live.expect("ready");
         place.landbox(["land", "s", "--apply", "--yes"]).output().ok();
         place.write(place.project.join("a"), "mine\n");
-        let landed = tree(&place);
+        let landed = place.tree();
         let out = place.landbox(["undo", "s"]).output().expect(3);
         assert!(out.errors().contains("no longer what had landed: a"), "{}", out.errors());
-        assert_eq!(tree(&place), landed);
+        assert_eq!(place.tree(), landed);
         live.close_stdin();
         live.wait().ok();
     }

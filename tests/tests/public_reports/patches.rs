@@ -1,38 +1,14 @@
 //! Reviews and patches: complete, exact, and harmless to whoever reads them.
 
 use super::{change, copy_of, git, harmless_to_a_terminal, host, land, mode, patch, read};
+use landbox_tests::git::in_a_patch;
 use landbox_tests::snapshot::Snapshot;
 use landbox_tests::{Place, world, worlds};
 use serde_json::Value;
-use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
-
-/// Names, types, content and executable bits of a tree.
-fn tree(root: &Path) -> BTreeMap<Vec<u8>, (String, Vec<u8>)> {
-    let mut all = BTreeMap::new();
-    let mut folders = vec![root.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            let meta = path.symlink_metadata().unwrap();
-            let name = path.strip_prefix(root).unwrap().as_os_str().as_bytes().to_vec();
-            if meta.is_dir() {
-                folders.push(path);
-            } else if meta.is_symlink() {
-                let target = fs::read_link(&path).unwrap().into_os_string();
-                all.insert(name, ("link".into(), target.as_bytes().to_vec()));
-            } else {
-                let kind = format!("{:o}", meta.mode() & 0o111);
-                all.insert(name, (kind, fs::read(&path).unwrap()));
-            }
-        }
-    }
-    all
-}
 
 /// The patch applies to a copy of the base and gives what landing gives.
 #[track_caller]
@@ -42,7 +18,7 @@ fn patch_and_landing_agree(place: &Place, copy: &Path) {
     git(place, copy, &["apply", "--check", patch]);
     git(place, copy, &["apply", patch]);
     land(place);
-    assert_eq!(tree(copy), tree(&place.project));
+    assert_eq!(in_a_patch(copy, 0o111), in_a_patch(&place.project, 0o111));
 }
 
 const NAMES: &str = "echo 1 > 'sp ace.txt'; echo 2 > $'tab\\tname'; echo 3 > $'nl\\nname'; echo 4 > é.txt; \
