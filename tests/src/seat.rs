@@ -1,4 +1,5 @@
-//! Where a session is started from: by whom, and on a terminal or between pipes. For promises that must hold in all four.
+//! Where a session is started from: by whom, and on a terminal or between pipes. For promises that must hold in all
+//! four, and on either overlay.
 
 use crate::net::{Answer, Flow, Outer};
 use crate::run::{Live, Run};
@@ -147,6 +148,8 @@ macro_rules! seats {
                 $crate::seats!(@ user_on_a_terminal, user_kernel, true);
                 $crate::seats!(@ root_between_pipes, root_kernel, false);
                 $crate::seats!(@ root_on_a_terminal, root_kernel, true);
+                $crate::seats!(@ user_on_fuse, user_fuse, false);
+                $crate::seats!(@ root_on_fuse, root_fuse, true);
             }
         )+
     };

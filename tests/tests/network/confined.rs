@@ -23,7 +23,7 @@ fn by<'a>(attempts: &'a [Attempt], way: &str) -> Vec<&'a Attempt> {
 }
 
 worlds! {
-    [user_kernel, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn every_line_of_the_table_is_refused(world) {
         let attempts = inside(world);
         for rule in RESTRICTED {

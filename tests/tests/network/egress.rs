@@ -44,7 +44,7 @@ for _ in range(16):
 const ROUNDS: u32 = 16;
 
 worlds! {
-    [user_kernel, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn the_figures_are_exact(world) {
         let outer = Outer::new();
         let _listeners = outer.listen(&[PORT]);

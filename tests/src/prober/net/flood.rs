@@ -54,6 +54,8 @@ pub(crate) fn flood(flows: &[Flow], clock: Option<&Path>) -> io::Result<Infallib
 fn show_the_time(file: &File) -> io::Result<()> {
     let now = landbox_tests::procs::now().as_nanos().to_string();
     file.write_all_at(now.as_bytes(), 0)?;
+    // Until then the kernel keeps it from a fuse daemon, with which it would be lost.
+    file.sync_data()?;
     std::thread::sleep(Duration::from_millis(1));
     Ok(())
 }
