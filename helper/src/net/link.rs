@@ -2,7 +2,8 @@
 //! not taken for granted.
 
 use super::netlink::{ask, open};
-use crate::failure::{Context, Failure, Stage, refused};
+use crate::failure::{Context, Failure, Stage, refused, refused_at};
+use landbox_shared::network::link::PROGRAM;
 use landbox_shared::network::route::{self, LinkRecord, Reading};
 use nix::errno::Errno;
 use nix::sys::socket::SockProtocol;
@@ -16,7 +17,9 @@ const SEQ: u32 = 1;
 pub(super) fn connect(sandboxed: bool) -> Result<LinkRecord, Failure> {
     let socket = open(SockProtocol::NetlinkRoute).stage(STAGE, "opening a netlink socket")?;
     let there = read(&socket).stage(STAGE, "reading the interfaces")?;
-    let index = there.interface().ok_or_else(|| refused(STAGE, "the link made no interface"))?;
+    let index = there.interface();
+    // Also what is seen of a link that was ready and has ended since, where that is noticed here first.
+    let index = index.ok_or_else(|| refused_at(STAGE, PROGRAM, "the link has no interface"))?;
     for request in [route::set_address(index, SEQ), route::set_route(index, SEQ)] {
         ask(&socket, request, SEQ, |_| None)
             .stage(STAGE, "giving the link its IPv6 address and route (is IPv6 switched off?)")?;
