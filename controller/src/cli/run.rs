@@ -46,7 +46,7 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "on|off|FILE")]
     network: Option<OsString>,
     /// Which overlay writes the layers
-    #[arg(long, value_name = "auto|kernel|fuse")]
+    #[arg(long, value_name = "auto|kernel|fuse", value_parser = ["auto", "kernel", "fuse"], hide_possible_values = true)]
     overlay: Option<String>,
     /// Write the session document to FILE at exit
     #[arg(long, value_name = "FILE")]
@@ -76,6 +76,7 @@ pub(super) fn run(call: &Invocation, args: RunArgs) -> Result<u8> {
         network,
         overlay: args.overlay,
     };
+    policy::bare(&config, &flags)?;
     policy::network::supported(&config, &flags)?;
     if config.packaged_helper {
         helper::require_packaged(config.sandbox)?;
