@@ -4,8 +4,8 @@
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use landbox_tests::Place;
-use landbox_tests::world::World;
+use landbox_tests::world::{Overlay, Who, World};
+use landbox_tests::{Place, worlds};
 use serde_json::Value;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -195,105 +195,117 @@ fn check_forms(session: &Value) {
     }
 }
 
-#[test]
-fn a_session_is_told_by_the_same_keys_while_it_runs_when_it_has_ended_and_without_a_boundary() {
-    let place = Place::new(World::USUAL);
-    let report = place.outside.join("report.json");
-    let told = |document: &Value, state: &str| {
-        check(document, SESSION);
-        check_forms(document);
-        assert_eq!(document["state"], state, "{document:#}");
-    };
-    let read = || -> Value { serde_json::from_slice(&std::fs::read(&report).unwrap()).unwrap() };
+worlds! {
+    [user_kernel, user_fuse, root_kernel, root_fuse]
+    fn a_session_is_told_by_the_same_keys_while_it_runs_when_it_has_ended_and_without_a_boundary(world) {
+        let place = Place::new(world);
+        let report = place.outside.join("report.json");
+        let told = |document: &Value, state: &str| {
+            check(document, SESSION);
+            check_forms(document);
+            assert_eq!(document["state"], state, "{document:#}");
+        };
+        let read = || -> Value { serde_json::from_slice(&std::fs::read(&report).unwrap()).unwrap() };
 
-    let options = ["--name", "s", "--report", report.to_str().unwrap()];
-    place.session(options, ["sh", "-c", "echo x > new; exit 3"]).output().expect(3);
-    let shown = place.json(["show", "s"]);
-    told(&shown, "exited");
-    assert_eq!(read(), shown);
-    assert_eq!(shown["exit"], serde_json::json!({"code": 3}));
-    assert_eq!(shown["changes"], serde_json::json!({"files": 1, "added": 1, "deleted": 0}));
-    assert_eq!((&shown["landing"]["pending"], &shown["egress"]), (&true.into(), &Value::Null));
-    let kinds: Vec<&Value> = at(&shown, "layers[].kind");
-    assert_eq!(kinds, ["home", "project"], "{shown:#}");
+        let options = ["--name", "s", "--report", report.to_str().unwrap()];
+        place.session(options, ["sh", "-c", "echo x > new; exit 3"]).output().expect(3);
+        let shown = place.json(["show", "s"]);
+        told(&shown, "exited");
+        assert_eq!(read(), shown);
+        assert_eq!(shown["exit"], serde_json::json!({"code": 3}));
+        assert_eq!(shown["changes"], serde_json::json!({"files": 1, "added": 1, "deleted": 0}));
+        assert_eq!((&shown["landing"]["pending"], &shown["egress"]), (&true.into(), &Value::Null));
+        let kinds: Vec<&Value> = at(&shown, "layers[].kind");
+        assert_eq!(kinds, ["home", "project"], "{shown:#}");
+        let (overlay, map) = match (world.overlay, world.who) {
+            (Overlay::Fuse, Who::User) => ("fuse", "single"),
+            (Overlay::Fuse, Who::Root) => ("fuse", "full"),
+            (Overlay::Kernel, Who::User) => ("kernel-user", "single"),
+            (Overlay::Kernel, Who::Root) => ("kernel-root", "full"),
+        };
+        assert_eq!(at(&shown, "layers[].overlay"), [overlay, overlay], "{shown:#}");
+        assert_eq!(shown["boundary"]["owner_map"], map);
 
-    let mut live = place.session(["--name", "t"], ["sh", "-c", "echo up; read x"]);
-    let mut live = live.stdin_open().start();
-    live.expect("up");
-    told(&place.json(["show", "t"]), "running");
-    let listed = place.json(["ls"]);
-    let first = &listed["sessions"][0];
-    told(first, "running");
-    assert_eq!((&first["name"], &first["changes"]), (&"t".into(), &Value::Null));
-    told(&place.json(["ls", "--scan"])["sessions"][1], "exited");
-    live.wait().expect(1);
+        let mut live = place.session(["--name", "t"], ["sh", "-c", "echo up; read x"]);
+        let mut live = live.stdin_open().start();
+        live.expect("up");
+        told(&place.json(["show", "t"]), "running");
+        let listed = place.json(["ls"]);
+        let first = &listed["sessions"][0];
+        told(first, "running");
+        assert_eq!((&first["name"], &first["changes"]), (&"t".into(), &Value::Null));
+        told(&place.json(["ls", "--scan"])["sessions"][1], "exited");
+        live.wait().expect(1);
 
-    place.sh("kill -9 $$").output().expect(137);
-    assert_eq!(place.json(["show"])["exit"], serde_json::json!({"signal": 9}));
+        place.sh("kill -9 $$").output().expect(137);
+        assert_eq!(place.json(["show"])["exit"], serde_json::json!({"signal": 9}));
 
-    let bots = r#"[{"name": "b", "sandbox": false}]"#;
-    place.write(place.home.join(".config/landbox/bots.json"), bots);
-    let bare = |command: &str| {
+        let bots = r#"[{"name": "b", "sandbox": false}]"#;
+        place.write(place.home.join(".config/landbox/bots.json"), bots);
+        let bare = |command: &str| {
+            std::fs::remove_file(&report).unwrap();
+            place.landbox(["run", "--bot", "b", options[2], options[3], "--", command]).output()
+        };
+        bare("true").ok();
+        told(&read(), "exited");
+        told(&place.json(["show"]), "exited");
+        let sessions = place.sessions().len();
+        // A program that is not there leaves no session, and a report that says so, with a sandbox and without one.
+        bare("landbox-test-nothing").expect(127);
+        told(&read(), "failed");
         std::fs::remove_file(&report).unwrap();
-        place.landbox(["run", "--bot", "b", options[2], options[3], "--", command]).output()
-    };
-    bare("true").ok();
-    told(&read(), "exited");
-    told(&place.json(["show"]), "exited");
-    let sessions = place.sessions().len();
-    // A program that is not there leaves no session, and a report that says so, with a sandbox and without one.
-    bare("landbox-test-nothing").expect(127);
-    told(&read(), "failed");
-    std::fs::remove_file(&report).unwrap();
-    place.session(&options[2..], ["landbox-test-nothing"]).output().expect(127);
-    told(&read(), "failed");
-    assert_eq!(place.sessions().len(), sessions);
+        place.session(&options[2..], ["landbox-test-nothing"]).output().expect(127);
+        told(&read(), "failed");
+        assert_eq!(place.sessions().len(), sessions);
+    }
 }
 
-#[test]
-fn a_card_is_told_by_the_same_keys_whatever_changed() {
-    let place = Place::new(World::USUAL);
-    place.git(&["init", "-q"]);
-    place.write(place.project.join(".gitignore"), "out/\n");
-    place.write(place.project.join("old.txt"), "the same content\n");
-    place.git(&["add", "."]);
-    let script = "mkdir out; echo o > out/o; mv old.txt moved.txt; ln -sfn src link; printf '\\0' > bin; mkfifo pipe; \
-                  chmod 700 README.md; rm src/main.py; mkdir src/main.py; mkdir empty; git config a.b c; echo h > ~/h";
-    place.sh(script).output().ok();
-    let card = place.json(["diff"]);
-    check(&card, CARD);
-    check(&place.json(["land"]), CARD);
-    let change = |path: &str| {
-        let changes = card["changes"].as_array().unwrap();
-        changes.iter().find(|c| c["path"] == path).unwrap_or_else(|| panic!("{path}: {card:#}"))
-    };
-    for (path, kind, group, landable, in_patch) in [
-        ("moved.txt", "renamed", "project", true, true),
-        ("link", "symlink", "project", true, true),
-        ("bin", "added", "project", true, true),
-        ("pipe", "special", "project", false, false),
-        ("README.md", "mode", "project", true, false),
-        ("src/main.py", "type", "project", true, false),
-        ("empty", "added", "project", true, false),
-        ("out/o", "added", "ignored", true, true),
-        (".git/config", "modified", "git", false, false),
-    ] {
-        let found = change(path);
-        let said = [&found["kind"], &found["group"], &found["landable"], &found["in_patch"]];
-        let wanted: [Value; 4] = [kind.into(), group.into(), landable.into(), in_patch.into()];
-        assert_eq!(said, wanted.each_ref(), "{found:#}");
+worlds! {
+    [user_kernel, user_fuse, root_kernel, root_fuse]
+    fn a_card_is_told_by_the_same_keys_whatever_changed(world) {
+        let place = Place::new(world);
+        place.git(&["init", "-q"]);
+        place.write(place.project.join(".gitignore"), "out/\n");
+        place.write(place.project.join("old.txt"), "the same content\n");
+        place.git(&["add", "."]);
+        let script = "mkdir out; echo o > out/o; mv old.txt moved.txt; ln -sfn src link; printf '\\0' > bin; mkfifo pipe; \
+                      chmod 700 README.md; rm src/main.py; mkdir src/main.py; mkdir empty; git config a.b c; echo h > ~/h";
+        place.sh(script).output().ok();
+        let card = place.json(["diff"]);
+        check(&card, CARD);
+        check(&place.json(["land"]), CARD);
+        let change = |path: &str| {
+            let changes = card["changes"].as_array().unwrap();
+            changes.iter().find(|c| c["path"] == path).unwrap_or_else(|| panic!("{path}: {card:#}"))
+        };
+        for (path, kind, group, landable, in_patch) in [
+            ("moved.txt", "renamed", "project", true, true),
+            ("link", "symlink", "project", true, true),
+            ("bin", "added", "project", true, true),
+            ("pipe", "special", "project", false, false),
+            ("README.md", "mode", "project", true, false),
+            ("src/main.py", "type", "project", true, false),
+            ("empty", "added", "project", true, false),
+            ("out/o", "added", "ignored", true, true),
+            (".git/config", "modified", "git", false, false),
+        ] {
+            let found = change(path);
+            let said = [&found["kind"], &found["group"], &found["landable"], &found["in_patch"]];
+            let wanted: [Value; 4] = [kind.into(), group.into(), landable.into(), in_patch.into()];
+            assert_eq!(said, wanted.each_ref(), "{found:#}");
+        }
+        assert_eq!(change("moved.txt")["old_path"], "old.txt");
+        assert_eq!(
+            (&change("link")["old_target"], &change("link")["new_target"]),
+            (&"src/main.py".into(), &"src".into())
+        );
+        let modes = (&change("README.md")["old_mode"], &change("README.md")["new_mode"]);
+        assert_eq!(modes, (&"0644".into(), &"0700".into()));
+        assert_eq!((&change("bin")["added"], &change("bin")["binary"]), (&Value::Null, &true.into()));
+        assert_eq!(card["other_layers"], serde_json::json!([{"layer": "home", "files": 1}]));
+        assert_eq!(card["groups"]["ignored"], 1);
+        assert_eq!(card["targets"][0], place.project.to_str().unwrap());
     }
-    assert_eq!(change("moved.txt")["old_path"], "old.txt");
-    assert_eq!(
-        (&change("link")["old_target"], &change("link")["new_target"]),
-        (&"src/main.py".into(), &"src".into())
-    );
-    let modes = (&change("README.md")["old_mode"], &change("README.md")["new_mode"]);
-    assert_eq!(modes, (&"0644".into(), &"0700".into()));
-    assert_eq!((&change("bin")["added"], &change("bin")["binary"]), (&Value::Null, &true.into()));
-    assert_eq!(card["other_layers"], serde_json::json!([{"layer": "home", "files": 1}]));
-    assert_eq!(card["groups"]["ignored"], 1);
-    assert_eq!(card["targets"][0], place.project.to_str().unwrap());
 }
 
 /// The path that a document means by `key`, whatever bytes it has.
