@@ -1,7 +1,7 @@
 //! One look at every layer of a session, with its content put away.
 
 use super::folder::Folder;
-use super::known::{self, Known};
+use super::known::Known;
 use super::model::{Body, Entry, Layers, Picture};
 use crate::error::{Context, Failure, Kind, Result};
 use crate::land::base::Stamp;
@@ -71,7 +71,7 @@ pub(super) fn look(
     known: &Known<'_>,
     bounds: &Bounds,
 ) -> Result<Layers, Obstacle> {
-    let looked = known::now();
+    let looked = tree::now();
     let mut store = Store { folder, bounds, room: None, clones: true };
     let mut entries = 0;
     let mut pictures = Vec::new();
