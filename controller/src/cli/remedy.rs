@@ -1,12 +1,13 @@
-//! What to do about a disk that takes nothing: said of whatever command met it.
+//! What to do about a disk that takes nothing, or a limit that is met: said of whatever command met it.
 
 use crate::error::Failure;
 use crate::host;
+use crate::launch;
 use crate::session::store::{StateDir, show};
 use rustix::fs::{StatVfsMountFlags, statvfs};
 use std::io::ErrorKind;
 
-/// Adds to a failure what can be done about its cause, where that is the disk.
+/// Adds to a failure what can be done about its cause, where that is the disk or a limit.
 pub(super) fn explain(failure: Failure) -> Failure {
     let hint = match failure.cause {
         Some(ErrorKind::ReadOnlyFilesystem) => read_only(),
@@ -15,7 +16,10 @@ pub(super) fn explain(failure: Failure) -> Failure {
              ID throws one away"
                 .to_owned()
         }
-        Some(_) | None => return failure,
+        Some(_) | None => match failure.errno.and_then(launch::limit_met) {
+            Some(hint) => hint.to_owned(),
+            None => return failure,
+        },
     };
     failure.hint(hint)
 }

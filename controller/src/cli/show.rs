@@ -33,7 +33,7 @@ pub(super) struct ShowArgs {
 pub(super) fn show(call: &Invocation, args: ShowArgs) -> Result<u8> {
     let facts = Facts::gather()?;
     let state = StateDir::open(facts.state_dir.as_path())?;
-    let mut session = state.find(args.id.as_deref(), Some(&facts.cwd))?;
+    let mut session = state.find(args.id.as_deref(), facts.cwd.as_ref())?;
     let running = session.is_running()?;
     if running || session.state.changes.is_none() {
         refresh_changes(&mut session, running);

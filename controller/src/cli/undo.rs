@@ -1,8 +1,8 @@
 //! `landbox undo`.
 
-use super::{Invocation, elsewhere};
+use super::{Invocation, elsewhere, select};
 use crate::document::bytes_entry;
-use crate::error::{Context, Failure, Kind, Result};
+use crate::error::{Failure, Kind, Result};
 use crate::host;
 use crate::land::undo::Undone;
 use crate::land::{apply, undo};
@@ -10,7 +10,6 @@ use crate::seal::Key;
 use crate::session::store::{StateDir, show};
 use crate::ui::text::{counted, visible};
 use clap::Args;
-use landbox_shared::path::AbsPath;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::os::unix::ffi::OsStrExt;
 
@@ -27,10 +26,7 @@ pub(super) fn undo(call: &Invocation, args: UndoArgs) -> Result<u8> {
     // A folder that is gone is no obstacle to naming a session.
     let here = match &args.id {
         Some(_) => None,
-        None => {
-            let here = std::env::current_dir().and_then(|dir| dir.canonicalize());
-            AbsPath::from_path(&here.context(|| "can't tell where we are".into())?).ok()
-        }
+        None => select::here()?,
     };
     let mut notes = Vec::new();
     if let Some(here) = &here {

@@ -68,7 +68,8 @@ impl StateDir {
             .recursive(true)
             .mode(0o700)
             .create(path)
-            .context(|| format!("can't make the state folder {}", show(path)))?;
+            .context(|| format!("can't make the state folder {}", show(path)))
+            .map_err(|failure| failure.hint("LANDBOX_STATE_DIR=DIR names another place for it"))?;
         let root = path
             .canonicalize()
             .context(|| format!("can't resolve the state folder {}", show(path)))?;
