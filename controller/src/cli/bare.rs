@@ -5,7 +5,7 @@ use super::outcome::{self, Unstarted};
 use super::{Invocation, run, show};
 use crate::config::Config;
 use crate::error::{Context, Result};
-use crate::host::Facts;
+use crate::host::{Facts, umask};
 use crate::policy::{self, Flags};
 use crate::session;
 use crate::session::document::Findings;
@@ -123,11 +123,10 @@ fn errno(error: &std::io::Error, config: &Config, project: &Path) -> i32 {
 fn start(config: &Config, project: &Path) -> std::io::Result<Child> {
     let mut words = config.command.iter();
     let program = words.next().map(|p| p.as_os_str()).unwrap_or_default();
-    Command::new(program)
-        .args(words)
-        .envs(config.env.iter().map(|(name, value)| (name, value)))
-        .current_dir(project)
-        .spawn()
+    let mut command = Command::new(program);
+    command.args(words).envs(config.env.iter().map(|(name, value)| (name, value)));
+    command.current_dir(project);
+    umask::as_callers(|| command.spawn())
 }
 
 /// Waits for the command. Keys that signal reach it from the terminal itself; what is sent to us alone is passed on.

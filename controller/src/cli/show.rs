@@ -100,10 +100,15 @@ pub(super) fn layer_bytes(session: &Session) -> Vec<u64> {
     layers.map(|layer| disk_usage(&session.upper(&layer.id))).collect()
 }
 
-/// Takes the figures of the changes anew, as far as they can be had; `live` says whether the task may still write.
-pub(super) fn refresh_changes(session: &mut Session, live: bool) {
-    session.state.changes =
-        if session.snapshot.isolated { land::counts(session, live).ok() } else { None };
+/// Takes the figures of the changes anew, as far as they can be had; `live` says whether the task may still write. Gives the
+/// number of changes that the ignore rules cover.
+pub(super) fn refresh_changes(session: &mut Session, live: bool) -> u64 {
+    let all = match session.snapshot.isolated {
+        true => land::counts_and_ignored(session, live).ok(),
+        false => None,
+    };
+    session.state.changes = all.map(|(counts, _)| counts);
+    all.map_or(0, |(_, ignored)| ignored)
 }
 
 /// Whether a session holds changes that were neither landed nor discarded. What can't be read counts as held.

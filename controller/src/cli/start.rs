@@ -5,7 +5,7 @@ use super::{Invocation, show};
 use crate::config::Checkpoints;
 use crate::credentials::Keeper;
 use crate::error::{Context, Failure, Kind, Result};
-use crate::host::{self, Facts, LaunchView, helper};
+use crate::host::{self, Facts, LaunchView, helper, umask};
 use crate::land;
 use crate::land::checkpoint::Turns;
 use crate::land::watch::{self, Watcher};
@@ -31,6 +31,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
+use std::time::SystemTime;
 
 /// What every launch of this process needs.
 #[derive(Debug)]
@@ -82,11 +83,12 @@ impl<'a> Starter<'a> {
             self.attempt(session, argv, begun)?;
         let (mut code, told) = outcome::conclude(session, end)?;
         // From here on something ran: no failure of ours may look as if nothing had.
-        if let Err(failure) = settle(session) {
+        let ignored = settle(session).unwrap_or_else(|failure| {
             let id = &session.snapshot.id;
             let hint = format!("the session is kept: make room, then landbox show {id}");
             self.call.ui.failure(&failure.hint(hint));
-        }
+            0
+        });
         self.report(session, report, sockets);
         if let Some(error) = lost {
             self.call.ui.failure(&outcome::output_lost(error));
@@ -94,7 +96,7 @@ impl<'a> Starter<'a> {
         }
         match told {
             Some(failure) => self.call.ui.failure(&failure),
-            None => self.call.ui.status(outcome::farewell(session)),
+            None => self.call.ui.status(outcome::farewell(session, ignored)),
         }
         if let Some(line) = super::policy::refused_line(session) {
             self.call.ui.status(format!("landbox: {line}"));
@@ -109,7 +111,7 @@ impl<'a> Starter<'a> {
         begun: Begun,
     ) -> Result<(Relayed, Vec<AbsPath>), Unstarted> {
         let number = session.state.launches.last().map_or(1, |last| last.number + 1);
-        let Begun { terminal, stdio, console, helper } = begun;
+        let Begun { since, terminal, stdio, console, helper } = begun;
         let prepared = match self.prepare(session, argv, number, console, stdio.kinds) {
             Ok(prepared) => prepared,
             Err(failure) => {
@@ -119,7 +121,7 @@ impl<'a> Starter<'a> {
         };
         let Prepared { order, compiled } = prepared;
         let folder = session.dir.join("launches").join(number.to_string());
-        let folders = || make_folders(session, number, &compiled);
+        let folders = || make_folders(session, number, &compiled, since);
         let mut launched =
             launch::launch(helper, &order, folders, &self.key, &folder, &self.signals)?;
         let sockets = compiled.reachable_sockets;
@@ -226,6 +228,8 @@ impl<'a> Starter<'a> {
 /// A helper that is getting ready, and what its task will have for descriptors.
 #[derive(Debug)]
 pub(super) struct Begun {
+    /// When that was.
+    since: SystemTime,
     terminal: Option<Terminal>,
     stdio: Stdio,
     console: Option<AbsPath>,
@@ -234,10 +238,12 @@ pub(super) struct Begun {
 
 /// Starts the helper, first of all: it gets ready on another processor while the session is made.
 pub(super) fn begin() -> Result<Begun> {
+    let since = SystemTime::now();
     let terminal = Terminal::find();
     let Made { stdio, task, console } = Stdio::make(terminal.as_ref())?;
-    let helper = launch::start(&helper::find()?.path, task)?;
-    Ok(Begun { terminal, stdio, console, helper })
+    let program = helper::find()?.path;
+    let helper = umask::as_callers(|| launch::start(&program, task))?;
+    Ok(Begun { since, terminal, stdio, console, helper })
 }
 
 impl Begun {
@@ -254,27 +260,34 @@ struct Prepared {
     compiled: Compiled,
 }
 
-/// Makes what the plan mounts. What time it is before that is written down with the launch.
-fn make_folders(session: &mut Session, number: u32, compiled: &Compiled) -> Result<()> {
+/// Makes what the plan mounts. What time it is before that is written down with the launch, which began at `since`.
+fn make_folders(
+    session: &mut Session,
+    number: u32,
+    compiled: &Compiled,
+    since: SystemTime,
+) -> Result<()> {
     let policy = &session.snapshot.policy;
     prepare::private(&session.dir, compiled)?;
     prepare::layers(&session.dir, policy, number)?;
     if let Some(launch) = session.state.launches.last_mut() {
-        launch.epochs = prepare::epochs(policy);
+        launch.epochs = prepare::epochs(policy, since);
     }
     Ok(())
 }
 
-/// Writes the end of a session down, with the figures of its changes.
-fn settle(session: &mut Session) -> Result<()> {
+/// Writes the end of a session down, with the figures of its changes. Gives the number of those to ignored files.
+fn settle(session: &mut Session) -> Result<u64> {
+    let mut ignored = 0;
     if land::is_untouched(session) {
         session.state.changes = Some(ChangeCounts { files: 0, added: 0, deleted: 0 });
     } else {
         // Before the scan, which may take a while.
         session.save_run()?;
-        super::show::refresh_changes(session, false);
+        ignored = super::show::refresh_changes(session, false);
     }
-    session.save_run()
+    session.save_run()?;
+    Ok(ignored)
 }
 
 fn make_plan(

@@ -17,6 +17,7 @@ pub mod sockets;
 pub mod ssh;
 pub mod storage;
 mod system;
+pub mod umask;
 
 pub use files::{Files, Kind, Located};
 pub use launch::{LaunchView, PRIVATE, is_private};

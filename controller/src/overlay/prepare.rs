@@ -13,13 +13,14 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// Longest attribute value that is copied to an upper folder (the kernel's own limit).
 const VALUE_BYTES: usize = 64 << 10;
 /// How often the clock of a file system is read again, and after how long: it moves each 1 to 10 ms (the kernel's tick).
 const TICKS: usize = 12;
 const TICK: Duration = Duration::from_millis(2);
+const LONGEST_TICK: Duration = Duration::from_millis(10);
 
 /// Makes the folders below the session's that a plan shows, where missing, and writes the files it shows anew.
 pub fn private(session_dir: &Path, plan: &Compiled) -> Result<()> {
@@ -77,29 +78,42 @@ pub fn layers(session_dir: &Path, policy: &Policy, launch: u32) -> Result<()> {
 
 /// The time just before mounting, per layer that may land, on the clock of its lower file system: the time of a file
 /// without a name, so that the owner's folder does not change. Absent where that is impossible: then every path counts
-/// as drifted.
-pub fn epochs(policy: &Policy) -> BTreeMap<LayerId, Epoch> {
+/// as drifted. It is later than whatever changed before `since`.
+pub fn epochs(policy: &Policy, since: SystemTime) -> BTreeMap<LayerId, Epoch> {
+    let since = since.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+
     let lands = |layer: &&LayerPolicy| match layer.kind {
         LayerKind::Project | LayerKind::Worktree => true,
         LayerKind::Home | LayerKind::Mount => false,
     };
-    let timed = |layer: &LayerPolicy| Some((layer.id.clone(), epoch(layer.target.as_path())?));
+    let timed =
+        |layer: &LayerPolicy| Some((layer.id.clone(), epoch(layer.target.as_path(), since)?));
     policy.layers.iter().filter(lands).filter_map(timed).collect()
 }
 
-fn epoch(target: &Path) -> Option<Epoch> {
+fn epoch(target: &Path, since: Duration) -> Option<Epoch> {
     let mut stamp = stamp(target)?;
-    // What changed within this tick of the clock has the same time, and would seem to change under the session; and on an
-    // overlay, as in a container, a folder that nobody has written to is copied up for the file, and so changes just now.
+    // What changed within this tick of the clock has the same time, and would seem to change under the session: anywhere
+    // below until the launch began, which is a tick ago as a rule; and the folder itself: on an overlay, as in a
+    // container, one that nobody has written to is copied up for the file, and so changes just now.
     for _ in 0..TICKS {
         let folder = fs::stat(target).ok()?;
-        if (folder.st_ctime, folder.st_ctime_nsec) < (stamp.seconds, stamp.nanoseconds.into()) {
+        let settled =
+            (folder.st_ctime, folder.st_ctime_nsec) < (stamp.seconds, stamp.nanoseconds.into());
+        if settled && !is_within_a_tick(&stamp, since) {
             break;
         }
         std::thread::sleep(TICK);
         stamp = self::stamp(target)?;
     }
     Some(stamp)
+}
+
+/// Whether the clock has not moved since `since`. Where it goes by a server's clock, nothing is known of that.
+fn is_within_a_tick(stamp: &Epoch, since: Duration) -> bool {
+    let seconds = u64::try_from(stamp.seconds).unwrap_or(0);
+    let behind = since.checked_sub(Duration::new(seconds, stamp.nanoseconds));
+    behind.is_some_and(|behind| behind <= LONGEST_TICK)
 }
 
 fn stamp(target: &Path) -> Option<Epoch> {
@@ -179,7 +193,7 @@ fn copy_attributes(real: &OwnedFd, ours: &OwnedFd) -> Result<(), Errno> {
         let bytes = value.get(..length).unwrap_or_default();
         match fs::fsetxattr(ours, name, bytes, XattrFlags::empty()) {
             // A state folder without these attributes still carries layers.
-            Ok(()) | Err(Errno::NOTSUP | Errno::NOSPC | Errno::TOOBIG) => {}
+            Ok(()) | Err(Errno::NOTSUP | Errno::NOSPC | Errno::DQUOT | Errno::TOOBIG) => {}
             Err(e) => return Err(e),
         }
     }
@@ -229,11 +243,33 @@ mod tests {
         std::fs::write(dir.path().join("old"), "1").unwrap();
         std::thread::sleep(std::time::Duration::from_millis(20));
         let before = std::fs::metadata(dir.path()).unwrap();
-        let epoch = epoch(dir.path()).unwrap();
+        let epoch = epoch(dir.path(), Duration::ZERO).unwrap();
         let old = std::fs::metadata(dir.path().join("old")).unwrap();
         assert!((old.ctime(), old.ctime_nsec()) < (epoch.seconds, epoch.nanoseconds.into()));
         let after = std::fs::metadata(dir.path()).unwrap();
         assert_eq!((before.mtime(), before.mtime_nsec()), (after.mtime(), after.mtime_nsec()));
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn an_epoch_is_later_than_what_lay_anywhere_below_when_the_launch_began() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("sub")).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        for number in 0..50 {
+            let file = dir.path().join("sub").join(number.to_string());
+            std::fs::write(&file, "1").unwrap();
+            // A look at its time makes the kernel give the next change a finer one.
+            let _ = std::fs::metadata(&file).unwrap();
+            std::fs::write(&file, "2").unwrap();
+            let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+            let epoch = epoch(dir.path(), since).unwrap();
+            let meta = std::fs::metadata(&file).unwrap();
+            assert!((meta.ctime(), meta.ctime_nsec()) < (epoch.seconds, epoch.nanoseconds.into()));
+        }
+        // A clock that is far behind is another one.
+        let later = SystemTime::now() + Duration::from_secs(60);
+        let later = later.duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        assert!(!is_within_a_tick(&stamp(dir.path()).unwrap(), later));
     }
 }
