@@ -31,7 +31,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
-use std::time::SystemTime;
 
 /// What every launch of this process needs.
 #[derive(Debug)]
@@ -111,7 +110,7 @@ impl<'a> Starter<'a> {
         begun: Begun,
     ) -> Result<(Relayed, Vec<AbsPath>), Unstarted> {
         let number = session.state.launches.last().map_or(1, |last| last.number + 1);
-        let Begun { since, terminal, stdio, console, helper } = begun;
+        let Begun { terminal, stdio, console, helper } = begun;
         let prepared = match self.prepare(session, argv, number, console, stdio.kinds) {
             Ok(prepared) => prepared,
             Err(failure) => {
@@ -121,7 +120,7 @@ impl<'a> Starter<'a> {
         };
         let Prepared { order, compiled } = prepared;
         let folder = session.dir.join("launches").join(number.to_string());
-        let folders = || make_folders(session, number, &compiled, since);
+        let folders = || make_folders(session, number, &compiled);
         let mut launched =
             launch::launch(helper, &order, folders, &self.key, &folder, &self.signals)?;
         let sockets = compiled.reachable_sockets;
@@ -228,8 +227,6 @@ impl<'a> Starter<'a> {
 /// A helper that is getting ready, and what its task will have for descriptors.
 #[derive(Debug)]
 pub(super) struct Begun {
-    /// When that was.
-    since: SystemTime,
     terminal: Option<Terminal>,
     stdio: Stdio,
     console: Option<AbsPath>,
@@ -238,12 +235,11 @@ pub(super) struct Begun {
 
 /// Starts the helper, first of all: it gets ready on another processor while the session is made.
 pub(super) fn begin() -> Result<Begun> {
-    let since = SystemTime::now();
     let terminal = Terminal::find();
     let Made { stdio, task, console } = Stdio::make(terminal.as_ref())?;
     let program = helper::find()?.path;
     let helper = umask::as_callers(|| launch::start(&program, task))?;
-    Ok(Begun { since, terminal, stdio, console, helper })
+    Ok(Begun { terminal, stdio, console, helper })
 }
 
 impl Begun {
@@ -260,18 +256,13 @@ struct Prepared {
     compiled: Compiled,
 }
 
-/// Makes what the plan mounts. What time it is before that is written down with the launch, which began at `since`.
-fn make_folders(
-    session: &mut Session,
-    number: u32,
-    compiled: &Compiled,
-    since: SystemTime,
-) -> Result<()> {
+/// Makes what the plan mounts. What time it is before that is written down with the launch.
+fn make_folders(session: &mut Session, number: u32, compiled: &Compiled) -> Result<()> {
     let policy = &session.snapshot.policy;
     prepare::private(&session.dir, compiled)?;
     prepare::layers(&session.dir, policy, number)?;
     if let Some(launch) = session.state.launches.last_mut() {
-        launch.epochs = prepare::epochs(policy, since);
+        launch.epochs = prepare::epochs(policy);
     }
     Ok(())
 }

@@ -17,7 +17,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::SystemTime;
 
 /// Who writes the layer, and through what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,7 +137,7 @@ impl Fixture {
             exit: None,
             failure: None,
             boundary: None,
-            epochs: prepare::epochs(&session.snapshot.policy, SystemTime::now()),
+            epochs: prepare::epochs(&session.snapshot.policy),
         });
         session.state.state = Phase::Exited;
         session.save_state().unwrap();

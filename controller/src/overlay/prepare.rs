@@ -13,14 +13,13 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// Longest attribute value that is copied to an upper folder (the kernel's own limit).
 const VALUE_BYTES: usize = 64 << 10;
 /// How often the clock of a file system is read again, and after how long: it moves each 1 to 10 ms (the kernel's tick).
 const TICKS: usize = 12;
 const TICK: Duration = Duration::from_millis(2);
-const LONGEST_TICK: Duration = Duration::from_millis(10);
 
 /// Makes the folders below the session's that a plan shows, where missing, and writes the files it shows anew.
 pub fn private(session_dir: &Path, plan: &Compiled) -> Result<()> {
@@ -78,29 +77,23 @@ pub fn layers(session_dir: &Path, policy: &Policy, launch: u32) -> Result<()> {
 
 /// The time just before mounting, per layer that may land, on the clock of its lower file system: the time of a file
 /// without a name, so that the owner's folder does not change. Absent where that is impossible: then every path counts
-/// as drifted. It is later than whatever changed before `since`.
-pub fn epochs(policy: &Policy, since: SystemTime) -> BTreeMap<LayerId, Epoch> {
-    let since = since.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-
+/// as drifted.
+pub fn epochs(policy: &Policy) -> BTreeMap<LayerId, Epoch> {
     let lands = |layer: &&LayerPolicy| match layer.kind {
         LayerKind::Project | LayerKind::Worktree => true,
         LayerKind::Home | LayerKind::Mount => false,
     };
-    let timed =
-        |layer: &LayerPolicy| Some((layer.id.clone(), epoch(layer.target.as_path(), since)?));
+    let timed = |layer: &LayerPolicy| Some((layer.id.clone(), epoch(layer.target.as_path())?));
     policy.layers.iter().filter(lands).filter_map(timed).collect()
 }
 
-fn epoch(target: &Path, since: Duration) -> Option<Epoch> {
+fn epoch(target: &Path) -> Option<Epoch> {
     let mut stamp = stamp(target)?;
-    // What changed within this tick of the clock has the same time, and would seem to change under the session: anywhere
-    // below until the launch began, which is a tick ago as a rule; and the folder itself: on an overlay, as in a
-    // container, one that nobody has written to is copied up for the file, and so changes just now.
+    // What changed within this tick of the clock has the same time, and would seem to change under the session; and on an
+    // overlay, as in a container, a folder that nobody has written to is copied up for the file, and so changes just now.
     for _ in 0..TICKS {
         let folder = fs::stat(target).ok()?;
-        let settled =
-            (folder.st_ctime, folder.st_ctime_nsec) < (stamp.seconds, stamp.nanoseconds.into());
-        if settled && !is_within_a_tick(&stamp, since) {
+        if (folder.st_ctime, folder.st_ctime_nsec) < (stamp.seconds, stamp.nanoseconds.into()) {
             break;
         }
         std::thread::sleep(TICK);
@@ -109,16 +102,14 @@ fn epoch(target: &Path, since: Duration) -> Option<Epoch> {
     Some(stamp)
 }
 
-/// Whether the clock has not moved since `since`. Where it goes by a server's clock, nothing is known of that.
-fn is_within_a_tick(stamp: &Epoch, since: Duration) -> bool {
-    let seconds = u64::try_from(stamp.seconds).unwrap_or(0);
-    let behind = since.checked_sub(Duration::new(seconds, stamp.nanoseconds));
-    behind.is_some_and(|behind| behind <= LONGEST_TICK)
-}
-
+/// The time on a folder's file system. Linux 6.13 gives a change a time of its own, later than all before it and earlier
+/// than all after it, where the time before that was looked at; an older one that of the clock's last tick.
 fn stamp(target: &Path) -> Option<Epoch> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-    let file = fs::open(target, flags, Mode::from_raw_mode(0o600)).ok()?;
+    let mode = Mode::from_raw_mode(0o600);
+    let file = fs::open(target, flags, mode).ok()?;
+    fs::fstat(&file).ok()?;
+    fs::fchmod(&file, mode).ok()?;
     let stat = fs::fstat(&file).ok()?;
     Some(Epoch { seconds: stat.st_ctime, nanoseconds: u32::try_from(stat.st_ctime_nsec).ok()? })
 }
@@ -243,7 +234,7 @@ mod tests {
         std::fs::write(dir.path().join("old"), "1").unwrap();
         std::thread::sleep(std::time::Duration::from_millis(20));
         let before = std::fs::metadata(dir.path()).unwrap();
-        let epoch = epoch(dir.path(), Duration::ZERO).unwrap();
+        let epoch = epoch(dir.path()).unwrap();
         let old = std::fs::metadata(dir.path().join("old")).unwrap();
         assert!((old.ctime(), old.ctime_nsec()) < (epoch.seconds, epoch.nanoseconds.into()));
         let after = std::fs::metadata(dir.path()).unwrap();
@@ -252,24 +243,30 @@ mod tests {
     }
 
     #[test]
-    fn an_epoch_is_later_than_what_lay_anywhere_below_when_the_launch_began() {
+    fn an_epoch_is_later_than_what_lies_anywhere_below_and_earlier_than_what_comes() {
+        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+        let mut numbers = release.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
+        let fine = (numbers.next().unwrap(), numbers.next().unwrap()) >= (6, 13);
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("sub")).unwrap();
         std::thread::sleep(Duration::from_millis(20));
         for number in 0..50 {
             let file = dir.path().join("sub").join(number.to_string());
+            let time = || {
+                let meta = std::fs::metadata(&file).unwrap();
+                (meta.ctime(), meta.ctime_nsec())
+            };
             std::fs::write(&file, "1").unwrap();
-            // A look at its time makes the kernel give the next change a finer one.
-            let _ = std::fs::metadata(&file).unwrap();
-            std::fs::write(&file, "2").unwrap();
-            let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
-            let epoch = epoch(dir.path(), since).unwrap();
-            let meta = std::fs::metadata(&file).unwrap();
-            assert!((meta.ctime(), meta.ctime_nsec()) < (epoch.seconds, epoch.nanoseconds.into()));
+            if number % 2 == 0 {
+                // Looked at, it gets a time of its own when it changes.
+                time();
+                std::fs::write(&file, "2").unwrap();
+            }
+            let epoch = epoch(dir.path()).unwrap();
+            let epoch = (epoch.seconds, i64::from(epoch.nanoseconds));
+            assert!(if fine { time() < epoch } else { time() <= epoch }, "{number}");
+            std::fs::write(&file, "3").unwrap();
+            assert!(time() >= epoch, "{number}");
         }
-        // A clock that is far behind is another one.
-        let later = SystemTime::now() + Duration::from_secs(60);
-        let later = later.duration_since(SystemTime::UNIX_EPOCH).unwrap();
-        assert!(!is_within_a_tick(&stamp(dir.path()).unwrap(), later));
     }
 }
