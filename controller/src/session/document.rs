@@ -131,6 +131,10 @@ impl Serialize for Document<'_> {
         };
         map.serialize_entry("layers", &layers)?;
         bytes_array_entry(&mut map, "real_writes", &raw_paths(&self.real_writes()))?;
+        let hidden: Vec<&AbsPath> = policy.masks.iter().map(|mask| &mask.path).collect();
+        bytes_array_entry(&mut map, "hidden", &raw_paths(&hidden))?;
+        let read_only: Vec<&AbsPath> = policy.read_only.iter().collect();
+        bytes_array_entry(&mut map, "read_only", &raw_paths(&read_only))?;
         let sockets: Vec<&AbsPath> = self.findings.reachable_sockets.iter().collect();
         bytes_array_entry(&mut map, "reachable_sockets", &raw_paths(&sockets))?;
         map.serialize_entry("changes", &state.changes)?;
@@ -294,6 +298,8 @@ mod tests {
             "boundary",
             "layers",
             "real_writes",
+            "hidden",
+            "read_only",
             "reachable_sockets",
             "changes",
             "owner_edits",
