@@ -152,6 +152,11 @@ pub(super) fn land(call: &Invocation, args: LandArgs) -> Result<u8> {
         if let Some(line) = super::policy::refused_line(&session).filter(|_| !call.ui.json) {
             call.ui.status(line);
         }
+        if !call.ui.json && args.checkpoint.is_none() && review.has_commits(&session) {
+            call.ui.status(format!(
+                "The session made commits of its own: landbox land {id} --to-branch NAME --keep-commits lands them as commits."
+            ));
+        }
     }
     if let Some(note) = review.note() {
         call.ui.warning(note);

@@ -129,6 +129,11 @@ impl Review {
         self.view.changeset.changes.iter().filter(|c| c.group == group).count() as u64
     }
 
+    /// Whether the session has commits that its owner has not got, as far as can be told.
+    pub fn has_commits(&self, session: &Session) -> bool {
+        unkept(session, &self.view).is_ok_and(|count| count > 0)
+    }
+
     /// What can land of the selection, read for a review by hand.
     pub fn items(&self) -> Result<Vec<Item>> {
         Item::read(self.selected().filter(|c| c.landable), &self.view)
