@@ -371,6 +371,12 @@ fn the_first_of_the_four_places_of_a_configuration_counts() {
     let (option, variable) = (place.outside.join("a.json"), place.outside.join("b.json"));
     let (xdg, host) = (place.outside.join("xdg"), place.home.join(".botmux/bots.json"));
     let own = xdg.join("landbox/bots.json");
+    // A key that root enrolled goes along.
+    let enrolled = place.home.join(".config/landbox/keys");
+    if enrolled.exists() {
+        place.mkdir(xdg.join("landbox"));
+        std::fs::rename(enrolled, xdg.join("landbox/keys")).unwrap();
+    }
     for (file, said) in
         [(&option, "option"), (&variable, "variable"), (&own, "own"), (&host, "host")]
     {
