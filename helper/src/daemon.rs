@@ -8,7 +8,6 @@ use crate::sys::process::{self, Child};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sched::CloneFlags;
-use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
 use nix::sys::signal::Signal;
 use nix::unistd::{dup2_stderr, execve, pipe2};
@@ -28,7 +27,7 @@ pub(crate) struct Start<'a, J, A> {
     pub(crate) descriptors: rlim_t,
     /// What it gets beside 0, 1 and 2.
     pub(crate) fds: Vec<&'a OwnedFd>,
-    /// Enters the namespaces it runs in.
+    /// Enters the namespaces it runs in, and says what ends it with the monitor.
     pub(crate) join: J,
     /// Its path and arguments, for these numbers of the descriptors.
     pub(crate) arguments: A,
@@ -65,8 +64,6 @@ where
         // First, so that what fails can be told.
         dup2_stderr(stderr)?;
         (self.join)()?;
-        // After setns, which clears it.
-        prctl::set_pdeathsig(Signal::SIGKILL)?;
         process::default_action(Signal::SIGPIPE)?;
         let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
         let limit = hard.min(self.descriptors);

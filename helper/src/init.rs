@@ -115,7 +115,7 @@ fn isolate(
     ns::let_go_of_stdio(null)?;
     monitor.send(STAGE, &Message::Isolated, &[])?;
     let Locked { folder: session, lock } = locked;
-    let crew = Crew { _lock: lock, task: child.pid, channel, signals };
+    let crew = Crew { lock, task: child.pid, channel, signals };
     Ok(Isolated { meant, session, crew })
 }
 
@@ -166,17 +166,17 @@ impl Guarded {
         let made = nix::mount::mount(None::<&str>, "/", None::<&str>, private, None::<&str>);
         made.at(STAGE, "/", doing)?;
         let session = lock::reopen(&session, &meant.plan.session_dir)?;
-        let mut fuse = |request: FuseRequest| ask_for_daemon(monitor, request);
+        let mut fuse = |request: FuseRequest| ask_for_daemon(monitor, &crew.lock, request);
         let mounts = mount::build(&meant.plan, session.as_fd(), &mut fuse)?;
         Ok(Mounted { meant, mounts, crew, guard })
     }
 }
 
 /// Has the monitor start the daemon that will serve a mount.
-fn ask_for_daemon(monitor: &Channel, request: FuseRequest) -> Result<(), Failure> {
+fn ask_for_daemon(monitor: &Channel, lock: &File, request: FuseRequest) -> Result<(), Failure> {
     let FuseRequest { fuse, lowers, upper, work, layer } = request;
     let fds = once(&fuse).chain(&lowers).chain([&upper, &work]);
-    let beside: Vec<_> = fds.map(AsFd::as_fd).collect();
+    let beside: Vec<_> = fds.map(AsFd::as_fd).chain([lock.as_fd()]).collect();
     monitor.send(Stage::Layer, &Message::Fuse(layer), &beside)?;
     monitor.expect(Stage::Layer, &Message::FuseStarted)
 }

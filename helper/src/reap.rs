@@ -44,7 +44,7 @@ impl Signals {
 /// What init keeps until the end.
 #[derive(Debug)]
 pub(crate) struct Crew {
-    pub(crate) _lock: File,
+    pub(crate) lock: File,
     pub(crate) task: Pid,
     /// To the task.
     pub(crate) channel: Channel,
@@ -54,7 +54,7 @@ pub(crate) struct Crew {
 impl Crew {
     /// Waits until the first task has ended, or could not be executed.
     pub(crate) fn keep(&self, monitor: &Channel) -> Result<Event, Failure> {
-        let Self { _lock, task, channel, signals } = self;
+        let Self { lock: _lock, task, channel, signals } = self;
         // Open until the task's program is executed; it brings the reason if it can't be.
         let mut executing = Some(channel);
         loop {

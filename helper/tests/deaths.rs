@@ -21,8 +21,8 @@ struct Running {
     stage: Stage,
     launch: Launch,
     processes: Vec<i32>,
-    /// What came beside the evidence; they keep nothing alive.
-    _beside: Vec<OwnedFd>,
+    /// What came beside the evidence. A layer's root keeps the mount, and a daemon that serves it; nothing else does.
+    beside: Vec<OwnedFd>,
 }
 
 fn running(uid: u32, backend: Backend, more: Vec<Op>) -> Running {
@@ -58,13 +58,14 @@ fn running(uid: u32, backend: Backend, more: Vec<Op>) -> Running {
         "{:?}",
         processes.iter().map(|p| procs::name(*p)).collect::<Vec<_>>()
     );
-    Running { stage, launch, processes, _beside: beside }
+    Running { stage, launch, processes, beside }
 }
 
 impl Running {
     /// Waits until every process but those of the test has ended and the lock is free.
     fn is_gone(&mut self, what: &str) {
         let _ = self.launch.child.wait();
+        self.beside.clear();
         procs::gone(&self.processes, 5);
         File::open(self.stage.path("session/lock")).unwrap().try_lock().unwrap();
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
@@ -100,14 +101,14 @@ fn the_end_of_the_controller_ends_the_session() {
     for uid in users() {
         for backend in BACKENDS {
             let session = running(uid, backend, vec![]);
-            let Running { stage, launch, processes, _beside } = session;
+            let Running { stage, launch, processes, beside } = session;
             let (child, events) = (launch.child, launch.events);
             // Closing its end of the socket is what its death looks like.
-            drop((events, launch.envelope, _beside));
+            drop((events, launch.envelope, beside));
             let (envelope_out, envelope) = nix::unistd::pipe().unwrap();
             drop(envelope_out);
             let launch = Launch { child, envelope: None, events: envelope };
-            Running { stage, launch, processes, _beside: vec![] }.is_gone("controller");
+            Running { stage, launch, processes, beside: vec![] }.is_gone("controller");
         }
     }
 }

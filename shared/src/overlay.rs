@@ -92,15 +92,17 @@ pub fn fuse_mount(device: i32, ids: [u32; 2], map: &str) -> Vec<Setting> {
 const FUSE_PROGRAM: &CStr = c"/usr/bin/fuse-overlayfs";
 
 /// The program's end: its place, options and mount point for descriptors of `/dev/fuse`, the lowers (topmost first), the upper
-/// and the work folder.
+/// and the work folder. The last one is the session's lock, which it only holds.
 pub fn fuse_program(fds: &[i32]) -> Option<Vec<CString>> {
-    let [fuse, lowers @ .., upper, work] = fds else { return None };
+    let [fuse, lowers @ .., upper, work, _lock] = fds else { return None };
     if lowers.is_empty() {
         return None;
     }
     let (lowers, upper, work) = (names(lowers), name(upper), name(work));
-    // fsync inside answers at once, as with a volatile kernel overlay: landing makes durable.
-    let options = format!("lowerdir={lowers},upperdir={upper},workdir={work},fsync=0");
+    // fsync inside answers at once, as with a volatile kernel overlay: landing makes durable. What a program writes goes to
+    // the layer before it is told so: kept back by the kernel until the file is closed, as would be the default, it
+    // would be lost with a program that is killed, and a full disk would be told too late.
+    let options = format!("lowerdir={lowers},upperdir={upper},workdir={work},fsync=0,writeback=0");
     // libfuse takes this form as "already mounted".
     let (options, mountpoint) = (CString::new(options), CString::new(format!("/dev/fd/{fuse}")));
     let fixed = [FUSE_PROGRAM, c"-f", c"-o"].map(CStr::to_owned);
@@ -117,7 +119,7 @@ mod tests {
 
     #[test]
     fn options_hold_numbers_alone_and_the_topmost_lower_comes_first() {
-        let program = fuse_program(&[9, 3, 4, 5, 6]).unwrap();
+        let program = fuse_program(&[9, 3, 4, 5, 6, 7]).unwrap();
         let [.., options, mountpoint] = &*program else { panic!("{program:?}") };
         assert_eq!(mountpoint.to_str(), Ok("/dev/fd/9"));
         assert_eq!(
@@ -126,7 +128,7 @@ mod tests {
                 "lowerdir=/proc/self/fd/3:/proc/self/fd/4,upperdir=/proc/self/fd/5,workdir=/proc/self/fd/6"
             )
         );
-        assert!(fuse_program(&[9, 5, 6]).is_none());
+        assert!(fuse_program(&[9, 5, 6, 7]).is_none());
         let by_name = kernel_by_name(&[3, 4], Some([5, 6]));
         assert_eq!(value(&by_name, c"lowerdir"), Some(&"/proc/self/fd/3:/proc/self/fd/4".into()));
         assert_eq!(value(&by_name, c"workdir"), Some(&"/proc/self/fd/6".into()));

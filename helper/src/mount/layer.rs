@@ -80,15 +80,16 @@ pub(super) fn mount(
             Begun::Fuse(request) => (fuse_mount(&request.fuse), Some(request)),
         };
         let merged = made.at(target, if request.is_none() { REFUSED } else { NO_FUSE })?;
-        // Nothing may be asked of a fuse mount yet, not even what it is.
-        let place = world.enter(target, Kind::Folder)?;
-        world.attach_at(&merged, &place, target, Loss::EndsSession)?;
         if let Some(request) = request {
+            // Nothing may be asked of a fuse mount yet, not even what it is.
             start(request)?;
             // The program opens its folders by path, which the old root must still lead to; the first answer says it
-            // has.
+            // has. It has also made its own copy of the list of mounts by then, which must not hold this one: a mount
+            // that its daemon holds never goes.
             fstat(&merged).at(target, "fuse-overlayfs ended before it served the layer")?;
         }
+        let place = world.enter(target, Kind::Folder)?;
+        world.attach_at(&merged, &place, target, Loss::EndsSession)?;
         mask::cover(world, &merged, target, &tree::of_layer(layer), true)?;
         Ok(merged)
     };

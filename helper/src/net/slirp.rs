@@ -10,6 +10,7 @@ use crate::failure::{Context, Failure, Stage, refused_at, require_at};
 use crate::sys::process::Child;
 use landbox_shared::network::link::{PROGRAM, arguments, ended_early};
 use nix::fcntl::OFlag;
+use nix::sys::{prctl, signal::Signal};
 use nix::unistd::{AccessFlags, access, pipe2, read, setsid};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -53,7 +54,7 @@ impl Link {
             descriptors: DESCRIPTORS,
             fds: vec![&its_ready, &its_exit],
             // It joins N itself. Out of the terminal's reach.
-            join: || setsid().map(drop),
+            join: || setsid().and_then(|_| prctl::set_pdeathsig(Signal::SIGKILL)),
             arguments: |fds: &[i32]| arguments(init.pid.as_raw(), sandboxed, fds),
         };
         Ok(Self { daemon: start.start()?, ready: Some(ready), exit, since: Instant::now() })
