@@ -5,6 +5,5 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     landbox::host::close_memory();
-    landbox::host::umask::soften();
     landbox::cli::main()
 }

@@ -297,8 +297,24 @@ worlds! {
 }
 
 worlds! {
-    // Root's fuse-overlayfs is closed to a landing, which stays outside: there the next card says that both are the same.
-    [user_kernel, user_fuse, root_kernel]
+    [user_kernel, user_fuse, root_kernel, root_fuse]
+    fn a_new_file_that_landed_while_it_ran_and_is_then_deleted_stays_away(world) {
+        let place = Place::new(world);
+        let made = "echo new > new; echo y > src/y; mkdir -p d/e; echo x > d/e/x; echo x > d/y; ls -R; cat new src/y";
+        let mut shell = Shell::start(&place, made);
+        place.landbox(["land", "s", "--apply", "--yes"]).output().ok();
+        shell.run(1, "rm new src/y; rm d/e/x d/y; rmdir d/e d");
+        // Whatever else happens in the folders, and whoever looks.
+        shell.run(2, "echo o > other; rm other; echo o > src/other; rm src/other; ls; ls src; ls -d new src/y d; echo looked");
+        let names: Vec<String> = place.changes().into_iter().map(|(path, kind)| format!("{kind} {path}")).collect();
+        assert_eq!(names, ["deleted d/e/x", "deleted d/y", "deleted new", "deleted src/y"]);
+        let text = shell.end();
+        assert!(text.contains("\ndone 1\nREADME.md\nlink\nsrc\ndeep\nmain.py\nlooked\n"), "{text}");
+        place.landbox(["land", "s", "--apply", "--yes"]).output().ok();
+        assert!(!place.project.join("d").exists() && !place.project.join("new").exists());
+    }
+
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn what_landed_merged_or_as_the_owner_chose_is_what_the_session_goes_on_from(world) {
         let place = Place::new(world);
         let at = |name: &str| place.project.join(name);

@@ -32,8 +32,7 @@ impl ConflictArgs {
         let here = here.and_then(|dir| AbsPath::from_path(&dir).ok());
         for typed in &self.resolve {
             let (path, choice) = parse(typed.clone())?;
-            let path = review.path_of(session, &Wanted::new(path, here.clone()))?;
-            choices.set(path, choice);
+            choices.set(review.path_of(&Wanted::new(path, here.clone()))?, choice);
         }
         if choices == Choices::default() {
             return Ok(choices);

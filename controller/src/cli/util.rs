@@ -4,7 +4,7 @@ use super::{Cli, Invocation, manual};
 use crate::credentials;
 use crate::error::{Context, Failure, Kind, Result};
 use crate::host;
-use crate::session::store::{StateDir, show};
+use crate::session::store::{Session, StateDir, show};
 use clap::{Args, Command, CommandFactory, Subcommand};
 use clap_complete::Shell;
 use jiff::Timestamp;
@@ -45,6 +45,12 @@ enum What {
         /// Digest of what is there inside, or none
         expected: String,
     },
+    /// Let a running session see what comes on stdin: what has landed
+    #[command(hide = true)]
+    CatchUp {
+        /// Id of the session
+        id: String,
+    },
 }
 
 pub(super) fn util(call: &Invocation, args: UtilArgs) -> Result<u8> {
@@ -61,14 +67,20 @@ pub(super) fn util(call: &Invocation, args: UtilArgs) -> Result<u8> {
             return Ok(0);
         }
         What::HandIn { id, file, expected } => return hand_in(&id, &file, &expected),
+        What::CatchUp { id } => {
+            crate::land::live::catch_up_inside(&session(&id)?, std::io::stdin())?
+        }
     };
     call.ui.result(text)?;
     Ok(0)
 }
 
+fn session(id: &str) -> Result<Session> {
+    StateDir::open(&StateDir::locate(&host::home()?))?.find(Some(id), None)
+}
+
 fn hand_in(id: &str, file: &OsStr, expected: &str) -> Result<u8> {
-    let state = StateDir::open(&StateDir::locate(&host::home()?))?;
-    let session = state.find(Some(id), None)?;
+    let session = session(id)?;
     let mut bytes = Vec::new();
     std::io::stdin().read_to_end(&mut bytes).context(|| "can't read the file".into())?;
     credentials::hand_in(&session, file, expected, &bytes)

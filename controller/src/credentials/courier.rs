@@ -1,11 +1,10 @@
-//! Handing a file in where the merged view is closed to whoever stands outside its user namespace, root too: a
-//! fuse-overlayfs of root's (`allow_other` ends at the namespace's edge). Only a process of one thread can go in, so
-//! another one does it.
+//! Handing a file in where the merged view is closed to whoever stands outside its user namespace. Only a process of one
+//! thread can go in, so another one does it.
 
+use crate::land::live;
 use crate::session::store::Session;
 use landbox_shared::digest::Digest;
 use landbox_shared::path::AbsPath;
-use landbox_shared::policy::Backend;
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::io::Write;
@@ -29,10 +28,8 @@ pub(super) struct Courier {
 impl Courier {
     /// `None` where the merged view is open to us.
     pub(super) fn of(session: &Session) -> Option<Self> {
-        let fuse = session.snapshot.policy.layers.iter().any(|l| l.backend == Backend::Fuse);
         let state = session.dir.ancestors().nth(2)?.to_owned();
-        (fuse && rustix::process::geteuid().is_root())
-            .then(|| Self { id: session.snapshot.id.to_string(), state })
+        live::is_closed(session).then(|| Self { id: session.snapshot.id.to_string(), state })
     }
 
     /// Writes `bytes` in the place of the credential file `declared`, if that still is `expected` inside.

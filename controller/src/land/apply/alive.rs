@@ -10,16 +10,12 @@ use super::parts;
 use super::plan::{Action, Step};
 use crate::error::{Context, Result};
 use crate::land::base::Store;
-use crate::land::kind::EntryType;
 use crate::land::layer::{LayerView, project_of};
 use crate::land::live;
-use crate::land::tree::{self, Tree};
-use crate::overlay::marks::{self, Mark};
+use crate::land::tree::Tree;
 use crate::session::store::{Session, StateDir, show};
 use landbox_shared::path::RelPath;
-use landbox_shared::policy::Backend;
 use std::collections::BTreeSet;
-use std::io;
 
 /// Before the steps of an undo: has the layer hold what they take away. What can't be copied is missed afterwards.
 pub(in crate::land) fn hold(session: &Session, steps: &[Step]) -> Result<()> {
@@ -44,7 +40,7 @@ pub(super) fn give_back(journal: &Journal, state: &StateDir, session: &Session) 
         .context(|| format!("can't open the project {}", entry.project))?;
     let rebased = entry.detail(state)?.rebased;
     let moved = parts::parts_of(&state.sessions_dir(), &entry.session, entry.number);
-    let held = |step: &Step| holds(&upper, layer.backend, &step.path);
+    let held = |step: &Step| live::holds(&upper, layer.backend, &step.path);
     let mut store = Store::open(&session.dir, &layer.id)?;
     let mut unseen = BTreeSet::new();
     for step in &journal.steps {
@@ -61,6 +57,7 @@ pub(super) fn give_back(journal: &Journal, state: &StateDir, session: &Session) 
     store.restore(&parts::records_of(&moved), &rebased, &project)?;
     drop(store);
     // What can't be reached is counted below.
+    let _ = live::look_again(session, layer, journal.steps.iter().map(|step| &step.path));
     let _ = live::take_away(session, layer, unseen);
     let view = LayerView::read(session, layer, true)?;
     let shown: BTreeSet<&RelPath> = view.changeset.changes.iter().map(|c| &c.path).collect();
@@ -71,29 +68,4 @@ pub(super) fn give_back(journal: &Journal, state: &StateDir, session: &Session) 
         Action::Mode { .. } => true,
     };
     Ok(journal.steps.iter().all(is_back))
-}
-
-/// Whether the layer itself says what is at a path: an object, or that it is deleted.
-fn holds(upper: &Tree, backend: Backend, path: &RelPath) -> io::Result<bool> {
-    if upper.meta(path)?.is_some() {
-        return Ok(true);
-    }
-    let mut above = std::iter::successors(path.parent(), RelPath::parent);
-    let is_folder = |folder: &RelPath| {
-        let meta = upper.meta(folder);
-        !meta.is_ok_and(|meta| meta.is_some_and(|meta| meta.kind != EntryType::Dir))
-    };
-    // A folder that the session has deleted, or put a file in the place of, says it for all that was below.
-    if !above.all(|folder| is_folder(&folder)) {
-        return Ok(true);
-    }
-    match upper.dir(path.parent().as_ref()) {
-        Ok(dir) => {
-            let gone = Mark::WhiteoutOf(path.file_name().to_vec());
-            let names = tree::names(&dir)?;
-            Ok(names.iter().any(|name| marks::name_mark(backend, name, false) == gone))
-        }
-        Err(e) if tree::is_absence(&e) => Ok(false),
-        Err(e) => Err(e),
-    }
 }

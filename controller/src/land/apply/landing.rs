@@ -120,7 +120,7 @@ impl<'a> Landing<'a> {
     ) -> Result<Self> {
         let id = &site.session.snapshot.id;
         let set = view.changeset.clone();
-        let picked = order.selection.pick(&set, id)?;
+        let picked = order.selection.pick(&set)?;
         let holds = |c: &Change| picked.holds(c);
         let found = digest::digest(&[&set], holds);
         let chosen: Vec<&Change> = set.changes.iter().filter(|c| holds(c) && c.landable).collect();
@@ -321,14 +321,20 @@ impl<'a> Landing<'a> {
     /// Takes out of the layer what has landed.
     pub(super) fn clear_layer(&mut self, parts: parts::Parts) {
         let Self { site, view, project, plan, settled, folders, .. } = self;
-        if self.past {
-            // The layer is not what landed.
-            drop(parts);
-        } else if site.is_live() {
+        if site.is_live() {
             // What is removed from under a live mount takes later writes along. Equal copies go at the next resume; what
             // has landed in another form is put in its place by way of the merged view.
-            let shown = live::catch_up(&site.session, &site.layer, project, settled);
-            rebase(view, project, shown);
+            drop(parts);
+            let mut news = live::News { landed: paths(&plan.steps), ..live::News::default() };
+            // Of a checkpoint the layer is not what landed.
+            if !self.past {
+                news.settled = std::mem::take(settled);
+                let made = plan.landed.iter().filter(|(_, node)| node.is_some());
+                news.made = made.map(|(path, _)| path.clone()).collect();
+            }
+            rebase(view, project, live::catch_up(&site.session, &site.layer, &news));
+        } else if self.past {
+            drop(parts);
         } else {
             let (backend, into) = (site.layer.backend, (parts, Vec::new()));
             prune::prune(view, backend, project, into, &plan.landed, &plan.steps, settled);
@@ -348,6 +354,10 @@ impl<'a> Landing<'a> {
             receipt: self.journal.receipt.to_path_buf(),
         })
     }
+}
+
+fn paths(steps: &[Step]) -> Vec<RelPath> {
+    steps.iter().map(|step| step.path.clone()).collect()
 }
 
 /// Makes what the session sees of landed paths their base, where that is not what it had left there.

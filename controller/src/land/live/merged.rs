@@ -45,11 +45,16 @@ fn device(session: &Session, layer: &LayerPolicy) -> Option<String> {
     mounts.filter(|m| m.mount_point == layer.target).map(|m| m.device).next()
 }
 
-/// A fuse-overlayfs of root's is closed to whoever is outside its user namespace, root too. Root can go in. Done before
-/// this process has a second thread, which the kernel demands.
+/// Whether what a session sees is closed to whoever is outside its user namespace: a fuse-overlayfs of root's is, to root,
+/// too (`allow_other` ends at the namespace's edge).
+pub(crate) fn is_closed(session: &Session) -> bool {
+    let mut layers = session.snapshot.policy.layers.iter();
+    layers.any(|layer| layer.backend == Backend::Fuse) && rustix::process::geteuid().is_root()
+}
+
+/// Goes in where it is closed. Done before this process has a second thread, which the kernel demands.
 pub fn go_in(session: &Session) -> Result<()> {
-    let fuse = session.snapshot.policy.layers.iter().any(|layer| layer.backend == Backend::Fuse);
-    if !fuse || !rustix::process::geteuid().is_root() {
+    if !is_closed(session) {
         return Ok(());
     }
     let Some(root) = procs::root_of(session) else { return Ok(()) };

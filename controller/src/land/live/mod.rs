@@ -1,15 +1,21 @@
 //! A session that runs while it is looked at: one consistent picture of its layer, and access to what it sees.
 
+mod catch_up;
 mod freeze;
+mod held;
 mod merged;
 mod procs;
+mod refresh;
 mod restore;
 mod side;
 mod spool;
 
+pub use catch_up::catch_up_inside;
+pub(super) use catch_up::{News, catch_up};
 pub use freeze::guard_main;
+pub(super) use held::holds;
 pub use merged::go_in;
-pub(crate) use merged::open;
+pub(crate) use merged::{is_closed, open};
 pub use restore::Restored;
 pub(super) use spool::Spool;
 
@@ -24,7 +30,7 @@ use crate::session::scratch::Scratch;
 use crate::session::store::Session;
 use freeze::Frozen;
 use landbox_shared::path::RelPath;
-use landbox_shared::policy::LayerPolicy;
+use landbox_shared::policy::{Backend, LayerPolicy};
 use restore::Source;
 use side::Side;
 use std::collections::{BTreeMap, HashMap};
@@ -118,7 +124,7 @@ pub(super) fn take_back(
     live: bool,
 ) -> Result<Restored> {
     let mut view = LayerView::read(session, layer, live)?;
-    let picked = selection.pick(&view.changeset, &session.snapshot.id)?;
+    let picked = selection.pick(&view.changeset)?;
     let project = Tree::open(layer.target.as_path())
         .context(|| format!("can't open the project {}", layer.target))?;
     let hidden = |c: &Change| {
@@ -134,8 +140,7 @@ pub(super) fn take_back(
     let jobs = restore::jobs(&view.changeset, &chosen);
     let mut restored = if live {
         let merged = merged::open(session, layer)?;
-        let side = Side { tree: &merged, layer: None };
-        restore::put_back(&side, &Source::real(&project), &jobs, Some(session))
+        put_back(session, layer, &merged, &Source::real(&project), &jobs)
     } else {
         let side = Side { tree: &view.upper, layer: Some(layer.backend) };
         restore::put_back(&side, &Source::real(&project), &jobs, None)
@@ -159,21 +164,38 @@ pub(super) fn take_back(
     Ok(restored)
 }
 
-/// Lets a running session see what was landed of these paths in another form than its own. What it writes meanwhile, and
-/// what can't be reached, stays its own and shows in the next card. Gives what it holds of them from then on.
-pub(super) fn catch_up(
+/// Puts these paths back by way of what a running session sees. What was renamed over the mark of a deleted name is not
+/// known to hide a real one to fuse-overlayfs 1.10 before it has read its folder again: taken away before that, the real
+/// one would show.
+fn put_back(
     session: &Session,
     layer: &LayerPolicy,
-    project: &Tree,
-    settled: &BTreeMap<RelPath, Option<Node>>,
-) -> BTreeMap<RelPath, Base> {
-    if settled.is_empty() {
-        return BTreeMap::new();
+    merged: &Tree,
+    source: &Source<'_>,
+    jobs: &[restore::Job],
+) -> Restored {
+    let look = || {
+        if layer.backend == Backend::Fuse {
+            refresh::look_again(merged, jobs.iter().map(restore::Job::path));
+        }
+    };
+    look();
+    let restored =
+        restore::put_back(&Side { tree: merged, layer: None }, source, jobs, Some(session));
+    look();
+    restored
+}
+
+/// Has a running session on fuse-overlayfs look again at what lies below these paths.
+pub(super) fn look_again<'a>(
+    session: &Session,
+    layer: &LayerPolicy,
+    paths: impl Iterator<Item = &'a RelPath> + Clone,
+) -> Result<()> {
+    if layer.backend == Backend::Fuse {
+        refresh::look_again(&merged::open(session, layer)?, paths);
     }
-    let Ok(merged) = merged::open(session, layer) else { return BTreeMap::new() };
-    let side = Side { tree: &merged, layer: None };
-    let source = Source::real(project);
-    restore::put_back(&side, &source, &restore::jobs_of(settled), Some(session)).done
+    Ok(())
 }
 
 /// Has a running session see its layer as `past` gives it, each path as long as it is what it is now.
@@ -195,7 +217,7 @@ pub(super) fn go_back(
     jobs.retain(|job| !hidden(job.path()));
     let then = Side { tree: &past.upper, layer: Some(layer.backend) };
     let source = Source { real: &project, past: Some((&then, &paths)) };
-    let restored = restore::put_back(&side, &source, &jobs, Some(session));
+    let restored = put_back(session, layer, &merged, &source, &jobs);
     for (path, base) in restored.done.iter().filter(|(path, _)| !paths.contains(path)) {
         past.store.rebase(path.clone(), base.clone());
     }
@@ -235,7 +257,7 @@ pub(super) fn take_away<'a>(
         let node = side.node(path).context(|| format!("can't look at {path}"))?;
         seen.insert(path.clone(), node);
     }
-    restore::put_back(&side, &Source::real(&nothing), &restore::jobs_of(&seen), Some(session));
+    put_back(session, layer, &merged, &Source::real(&nothing), &restore::jobs_of(&seen));
     Ok(())
 }
 

@@ -182,9 +182,6 @@ pub(super) fn put_back(
     live: Option<&Session>,
 ) -> Restored {
     let mut out = Restored::default();
-    if live.is_some() {
-        list(side, jobs);
-    }
     let real = |path: &RelPath| source.meta(path);
     let (mut going, mut coming) = (Vec::new(), Vec::new());
     for job in jobs {
@@ -214,21 +211,7 @@ pub(super) fn put_back(
             out.left.insert(path, e.to_string());
         }
     }
-    if live.is_some() {
-        list(side, jobs);
-    }
     out
-}
-
-/// Lists the folders of these paths. What was renamed over the mark of a deleted name is not known to hide a real one to
-/// fuse-overlayfs 1.10 before it has listed its folder again: taken away before that, the real one would show.
-fn list(side: &Side<'_>, jobs: &[Job]) {
-    let folders: BTreeSet<Option<RelPath>> = jobs.iter().map(|job| job.path.parent()).collect();
-    for folder in folders.iter().chain([&None]) {
-        if let Ok(dir) = side.tree.dir(folder.as_ref()) {
-            let _ = tree::names(dir);
-        }
-    }
 }
 
 fn prepare(

@@ -233,7 +233,8 @@ fn times(real: &Meta) -> Timestamps {
     }
 }
 
-fn temporary() -> io::Result<String> {
+/// A name that nobody else has.
+pub(super) fn temporary() -> io::Result<String> {
     let mut random = [0; 8];
     getrandom::fill(&mut random).map_err(|_| io::Error::other("no random numbers"))?;
     Ok(format!(".landbox-{:016x}", u64::from_ne_bytes(random)))

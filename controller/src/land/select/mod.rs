@@ -22,7 +22,6 @@ use super::resolve::Choices;
 use crate::error::{Failure, Kind, Result};
 use crate::ui::text::visible_name;
 use landbox_shared::digest::Digest;
-use landbox_shared::id::SessionId;
 use landbox_shared::path::RelPath;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -80,11 +79,11 @@ impl Selection {
         self.only.map_or(usual || self.all, |only| only == group)
     }
 
-    /// Finds the changes of session `id` that are meant. A path at which nothing changed is an error, and so is a change that was picked
+    /// Finds the changes that are meant. A path at which nothing changed is an error, and so is a change that was picked
     /// by hand and is another one now.
-    pub fn pick(&self, set: &Changeset, id: &SessionId) -> Result<Picked> {
+    pub fn pick(&self, set: &Changeset) -> Result<Picked> {
         self.check_reviewed(set)?;
-        let chosen = self.chosen(set, id)?;
+        let chosen = self.chosen(set)?;
         let covers = |c: &&Change| {
             (chosen.is_empty()
                 || chosen.iter().any(|path| match path {
@@ -151,14 +150,14 @@ impl Selection {
     }
 
     /// The paths that were typed, each as the one of its readings at which something changed.
-    fn chosen(&self, set: &Changeset, id: &SessionId) -> Result<Vec<Option<RelPath>>> {
+    fn chosen(&self, set: &Changeset) -> Result<Vec<Option<RelPath>>> {
         let changed = |path: &Option<RelPath>| match path {
             None => true,
             Some(path) => set.changes.iter().flat_map(paths_of).any(|p| p.is_within(path)),
         };
         let find = |wanted: &Wanted| {
             let readings = wanted.readings(&set.target)?;
-            readings.into_iter().find(changed).ok_or_else(|| wanted.unmatched(id))
+            readings.into_iter().find(changed).ok_or_else(|| wanted.unmatched())
         };
         self.paths.iter().map(find).collect()
     }

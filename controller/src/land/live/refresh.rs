@@ -1,0 +1,55 @@
+//! Having a running fuse-overlayfs look again at what lies below it.
+//!
+//! It keeps what it has found of each folder, and the kernel keeps what it was told, for ever. So a name that a landing makes
+//! in the owner's tree is not seen, or is listed and leads nowhere; and a file that the daemon takes for the session's
+//! alone is deleted without a mark, so that the owner's shows.
+//!
+//! The daemon reads a folder anew once a name has gone from it, and learns then which of the names it knows lie below, too.
+//! The kernel asks it again for a name under which something is to be made: with a slash behind it that could be nothing
+//! but a folder, so a link is never made there.
+
+use super::side::temporary;
+use crate::land::digest::ancestors;
+use crate::land::tree::{self, Tree};
+use landbox_shared::path::RelPath;
+use rustix::fs::{self, AtFlags, Mode, OFlags};
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::OwnedFd;
+
+/// Has these paths, and the folders above them, looked at again. What can't be is left as it is seen.
+pub(super) fn look_again<'a>(merged: &Tree, paths: impl Iterator<Item = &'a RelPath> + Clone) {
+    let above = ancestors(paths.clone());
+    let mut folders: BTreeMap<Option<RelPath>, Vec<&RelPath>> = BTreeMap::from([(None, vec![])]);
+    let (mut paths, mut above) = (paths, above.iter());
+    while let Some(path) = paths.next().or_else(|| above.next()) {
+        folders.entry(path.parent()).or_default().push(path);
+    }
+    // What is above comes first.
+    for (folder, paths) in folders {
+        if let Ok(dir) = merged.dir(folder.as_ref()) {
+            ask(&dir, &paths);
+            // A folder that may not be written to is not read anew.
+            let _ = pass(&dir);
+            let _ = tree::names(&dir);
+            ask(&dir, &paths);
+        }
+    }
+}
+
+/// Has the kernel forget what it knows of these names, and ask.
+fn ask(dir: &OwnedFd, paths: &[&RelPath]) {
+    for path in paths {
+        let name = [path.file_name(), b"/"].concat();
+        // Always refused.
+        let _ = fs::symlinkat("nowhere", dir, &name[..]);
+    }
+}
+
+/// Makes a name and takes it away again.
+fn pass(dir: &OwnedFd) -> io::Result<()> {
+    let name = temporary()?;
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    drop(fs::openat(dir, &name, flags, Mode::from_raw_mode(0o600))?);
+    Ok(fs::unlinkat(dir, &name, AtFlags::empty())?)
+}
