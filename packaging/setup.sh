@@ -8,7 +8,7 @@ die() { say "$0: $*"; exit 1; }
 # packages, and what tries them.
 BUILD_PACKAGES=(ca-certificates gcc libc6-dev libnftnl-dev libmnl-dev pkg-config)
 RUN_PACKAGES=(fuse-overlayfs slirp4netns git)
-TEST_PACKAGES=(acl attr bubblewrap fish iproute2 libcap2-bin mandoc nftables procps python3 ripgrep strace tmux util-linux zsh)
+TEST_PACKAGES=(acl attr btrfs-progs bubblewrap fish iproute2 libcap2-bin mandoc nftables procps python3 ripgrep strace tmux util-linux zsh)
 PACKAGING_PACKAGES=(dpkg-dev python3)
 DISTRIBUTION_PACKAGES=(apparmor debootstrap dpkg-dev libcap2-bin lintian procps rpm util-linux)
 

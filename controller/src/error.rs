@@ -46,6 +46,8 @@ pub struct Failure {
     pub hints: Vec<String>,
     /// What the system said, where it said something.
     pub cause: Option<io::ErrorKind>,
+    /// The number that it gave that.
+    pub errno: Option<i32>,
 }
 
 /// The result of everything a command does.
@@ -54,7 +56,7 @@ pub type Result<T, E = Failure> = std::result::Result<T, E>;
 impl Failure {
     /// Makes a failure without hints.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), hints: Vec::new(), cause: None }
+        Self { kind, message: message.into(), hints: Vec::new(), cause: None, errno: None }
     }
 
     /// Adds a hint.
@@ -82,8 +84,8 @@ pub trait Context<T> {
 impl<T, E: fmt::Display + 'static> Context<T> for std::result::Result<T, E> {
     fn context(self, what: impl FnOnce() -> String) -> Result<T> {
         self.map_err(|e| {
-            let cause = cause(&e);
-            Failure { cause, ..Failure::new(Kind::Failed, format!("{}: {e}", what())) }
+            let (cause, errno) = (cause(&e), errno(&e));
+            Failure { cause, errno, ..Failure::new(Kind::Failed, format!("{}: {e}", what())) }
         })
     }
 }
@@ -95,6 +97,11 @@ fn cause(error: &dyn Any) -> Option<io::ErrorKind> {
     io.or_else(errno).or_else(beside)
 }
 
+fn errno(error: &dyn Any) -> Option<i32> {
+    let io = error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error);
+    io.or_else(|| error.downcast_ref::<rustix::io::Errno>().map(|e| e.raw_os_error()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,6 +110,9 @@ mod tests {
     fn what_the_system_said_is_known_in_whatever_form_it_came() {
         let errno = rustix::io::Errno::ROFS;
         let read_only = Some(io::ErrorKind::ReadOnlyFilesystem);
+        let number = rustix::io::Errno::MFILE.raw_os_error();
+        let many = Err::<(), _>(io::Error::from_raw_os_error(number)).context(String::new);
+        assert_eq!(many.unwrap_err().errno, Some(number));
         let of = |failure: Failure| failure.cause;
         assert_eq!(of(Err::<(), _>(errno).context(String::new).unwrap_err()), read_only);
         let io = io::Error::from(errno);

@@ -5,5 +5,6 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     landbox::host::close_memory();
+    landbox::host::umask::soften();
     landbox::cli::main()
 }

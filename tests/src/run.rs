@@ -17,6 +17,13 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+/// A script for [`Run::within_changed`]: the usual devices of a container, and no other.
+pub const BARE_DEV: &str = "mount -t tmpfs -o mode=0755 none /dev; mkdir /dev/pts /dev/shm; \
+    mknod -m 0666 /dev/null c 1 3; mknod -m 0666 /dev/zero c 1 5; mknod -m 0666 /dev/full c 1 7; \
+    mknod -m 0666 /dev/random c 1 8; mknod -m 0666 /dev/urandom c 1 9; mknod -m 0666 /dev/tty c 5 0; \
+    mount -t devpts -o newinstance,ptmxmode=0666 none /dev/pts; ln -s pts/ptmx /dev/ptmx; \
+    ln -s /proc/self/fd /dev/fd; test ! -e /dev/fuse";
+
 /// A command that was not started yet.
 #[derive(Debug)]
 pub struct Run {

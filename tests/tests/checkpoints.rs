@@ -4,6 +4,7 @@
 use landbox_tests::{Place, worlds};
 use serde_json::Value;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 fn read(path: impl AsRef<Path>) -> String {
@@ -183,13 +184,95 @@ worlds! {
         assert!(!dir.join("checkpoints/rewinding").exists() && !rewound.exists());
     }
 
-    [user_kernel]
-    fn what_cannot_be_read_is_named_and_nothing_is_kept(world) {
+    [user_kernel, user_fuse, root_kernel]
+    fn what_a_session_has_closed_to_its_owner_is_kept_and_comes_back_closed(world) {
         let place = Place::new(world);
-        place.session(["--name", "s"], ["sh", "-c", "mkdir d; echo x > d/x; chmod 000 d/x"]).output().ok();
+        let script = "mkdir -p c/in/deep; echo secret > c/in/deep/f; echo s > c/s; ln c/s c/t; mkdir -m 000 empty; \
+                      chmod 000 c/s c/in/deep/f; chmod 200 c/in; chmod 444 c; chmod 311 src; chmod 300 .";
+        place.session(["--name", "s"], ["sh", "-c", script]).output().ok();
+        let upper = place.sessions()[0].join("layers/project/upper");
+        // As root, who sees all of it.
+        let look = || {
+            let mut found = Vec::new();
+            let mut todo = vec![upper.clone()];
+            while let Some(path) = todo.pop() {
+                let meta = fs::symlink_metadata(&path).unwrap();
+                if meta.is_dir() {
+                    todo.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+                }
+                let text = if meta.is_file() { read(&path) } else { String::new() };
+                found.push((path.strip_prefix(&upper).unwrap().to_owned(), meta.mode(), meta.uid(), meta.nlink(), text));
+            }
+            found.sort();
+            found
+        };
+        let before = look();
+        place.landbox(["checkpoint", "s"]).output().ok();
+        assert_eq!(look(), before, "a look leaves no trace");
+        assert!(!place.sessions()[0].join("checkpoints/lifted").exists());
+        place.landbox(["resume", "s", "--", "sh", "-c", "chmod -R u+rwX .; rm -rf c empty; echo new > new"]).output().ok();
+        assert_ne!(look(), before);
+        place.landbox(["rewind", "s", "1", "--yes"]).output().ok();
+        assert_eq!(look(), before);
+        // And what going back replaced was kept though it was closed.
+        place.landbox(["rewind", "s", "2", "--yes"]).output().ok();
+        place.landbox(["rewind", "s", "1", "--yes"]).output().ok();
+        assert_eq!(look(), before);
+    }
+
+    [user_kernel]
+    fn of_a_running_session_what_cannot_be_read_is_named_and_nothing_is_kept(world) {
+        let place = Place::new(world);
+        let script = "mkdir d; echo x > d/x; chmod 000 d/x; echo ready; read end";
+        let mut live = place.session(["--name", "s"], ["sh", "-c", script]).stdin_open().start();
+        live.expect("ready");
         let out = place.landbox(["checkpoint", "s"]).output().expect(6);
-        assert!(out.errors().contains("d/x"), "{}", out.errors());
+        assert!(out.errors().contains("d/x") && out.errors().contains("end the session first"), "{}", out.errors());
         assert_eq!(place.json(["show", "s"])["checkpoints"].as_array().unwrap().len(), 0);
+        live.write(b"\n");
+        live.wait().ok();
+        place.landbox(["checkpoint", "s"]).output().ok();
+    }
+
+    [user_kernel, user_fuse]
+    fn a_checkpoint_can_be_thrown_away_alone_also_while_the_session_runs(world) {
+        let place = Place::new(world);
+        let script = "echo 1 > f; echo ready; read x; echo 2 > f; echo more; read x";
+        let mut live = place.session(["--name", "s"], ["sh", "-c", script]).stdin_open().start();
+        live.expect("ready");
+        place.landbox(["checkpoint", "s"]).output().ok();
+        live.write(b"\n");
+        live.expect("more");
+        place.landbox(["checkpoint", "s"]).output().ok();
+        let changes = place.changes();
+        let numbers = || {
+            let shown = place.json(["show", "s"]);
+            let all = shown["checkpoints"].as_array().unwrap().clone();
+            all.iter().map(|one| one["number"].as_u64().unwrap()).collect::<Vec<_>>()
+        };
+        let id = place.json(["show", "s"])["id"].as_str().unwrap().to_owned();
+        for (args, code, says) in [
+            (&["discard", "s", "--checkpoint", "2"][..], 2, "the same command with --yes does it"),
+            (&["discard", "s", "--checkpoint", "9", "--yes"], 2, "has no checkpoint 9"),
+            (&["discard", "s", "--checkpoint", "0", "--yes"], 2, "is its beginning"),
+            (&["discard", "s", "--checkpoint", "1", "--yes", "--", "f"], 2, "--checkpoint"),
+        ] {
+            let out = place.landbox(args).output().expect(code);
+            assert!(out.errors().contains(says), "{}", out.errors());
+            assert_eq!(numbers(), [1, 2]);
+        }
+        let out = place.landbox(["discard", "s", "--checkpoint", "2", "--yes", "--json"]).output().ok();
+        assert!(out.errors().contains(&format!("Removed checkpoint 2 of session {id}.")), "{}", out.errors());
+        let shown: Value = out.json();
+        assert_eq!((&shown["state"], shown["checkpoints"].as_array().unwrap().len()), (&"running".into(), 1));
+        assert_eq!(place.changes(), changes, "the session has what it had");
+        let taken: Value = place.json(["checkpoint", "s"]);
+        assert_eq!(taken["number"], 3, "no number is given twice");
+        live.write(b"\n");
+        live.wait().ok();
+        place.landbox(["discard", "s", "--checkpoint", "1", "--checkpoint", "3", "--yes"]).output().ok();
+        assert_eq!(numbers(), Vec::<u64>::new());
+        assert_eq!(place.changes(), changes);
     }
 }
 

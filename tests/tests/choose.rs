@@ -20,6 +20,31 @@ fn paths(place: &Place) -> Vec<String> {
 }
 
 worlds! {
+    [user_kernel, user_fuse]
+    fn a_session_that_changed_ignored_files_alone_says_so_at_its_end(world) {
+        let place = Place::new(world);
+        place.git(&["init", "-q", "."]);
+        place.write(place.project.join(".gitignore"), "*.log\n");
+        let out = place.session(["--name", "s"], ["sh", "-c", "echo 1 > a.log; echo 2 > b.log"]).output().ok();
+        let id = place.json(["show", "s"])["id"].as_str().unwrap().to_owned();
+        let said = out.errors();
+        assert!(said.contains("2 files changed that the project's ignore rules cover, and no other"), "{said}");
+        assert!(said.contains(&format!("landbox diff {id} --with-ignored")), "{said}");
+        // What was named and did not change is answered with the session's own id.
+        let out = place.landbox(["diff", "--", "nowhere"]).output().expect(2);
+        assert!(out.errors().contains(&format!("landbox diff {id} --stat")), "{}", out.errors());
+    }
+
+    [user_kernel]
+    fn folders_are_told_from_files(world) {
+        let place = Place::new(world);
+        place.session(["--name", "s"], ["sh", "-c", "mkdir -m 700 ~/d ~/e; echo x > ~/d/x; mkdir empty"]).output().ok();
+        let out = place.landbox(["diff", "s", "--layer", "home", "--stat"]).output().ok().text();
+        assert!(out.contains("changes  1 file and 2 folders, +1 -0"), "{out}");
+        let out = place.landbox(["diff", "s", "--stat"]).output().ok().text();
+        assert!(out.contains("changes  1 folder, +0 -0"), "{out}");
+    }
+
     [user_kernel, user_fuse, root_kernel, root_fuse]
     fn chosen_paths_land_with_their_folders_and_the_rest_lands_later(world) {
         let place = changed(world);

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)] // tests
 
 use landbox_tests::net::Outer;
-use landbox_tests::run::{Out, Run};
+use landbox_tests::run::{BARE_DEV, Out, Run};
 use landbox_tests::world::{self, Who, World};
 use landbox_tests::{Place, worlds};
 use serde_json::Value;
@@ -181,12 +181,6 @@ worlds! {
     }
 }
 
-/// The usual devices of a container, and no other.
-const BARE_DEV: &str = "mount -t tmpfs -o mode=0755 none /dev; mkdir /dev/pts /dev/shm; \
-    mknod -m 0666 /dev/null c 1 3; mknod -m 0666 /dev/zero c 1 5; mknod -m 0666 /dev/full c 1 7; \
-    mknod -m 0666 /dev/random c 1 8; mknod -m 0666 /dev/urandom c 1 9; mknod -m 0666 /dev/tty c 5 0; \
-    mount -t devpts -o newinstance,ptmxmode=0666 none /dev/pts; ln -s pts/ptmx /dev/ptmx; \
-    ln -s /proc/self/fd /dev/fd; test ! -e /dev/fuse";
 /// A policy that lets nothing out.
 const NOTHING: &str =
     r#"{"version": 1, "public": {"mode": "block"}, "private": {"mode": "block"}}"#;

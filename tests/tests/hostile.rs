@@ -1,10 +1,14 @@
 //! What a hostile program, or the host at a bad moment, may try: folders moved from under a mask, sockets under names that
-//! no table holds, a terminal left in disguise, a disk filled to the last byte.
+//! no table holds, doors that are opened later, a terminal left in disguise, a disk filled to the last byte.
 #![allow(clippy::unwrap_used)] // tests
 
 use landbox_tests::procs;
 use landbox_tests::world::is_root;
 use landbox_tests::{Place, worlds};
+use std::fs::{self, File, Permissions};
+use std::io::Read;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -139,6 +143,51 @@ worlds! {
         let paths = [relative, moved].map(|folder| text(folder.join("sock")));
         let out = place.session::<&str, _>([], ["python3", "-c", connect, &paths[0], &paths[1]]).output().ok();
         assert_eq!(out.text(), "");
+    }
+
+    // The kernel asks no mount, so what of it the README says is held here, too.
+    [user_kernel, user_fuse, root_kernel, root_fuse]
+    fn a_named_pipe_outside_is_a_door_until_it_or_its_folder_is_hidden(world) {
+        let place = Place::new(world);
+        let pipe = place.outside.join("pipe");
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        fs::set_permissions(&pipe, Permissions::from_mode(0o666)).unwrap();
+        let flags = libc::O_NONBLOCK;
+        let mut reader = File::options().read(true).custom_flags(flags).open(&pipe).unwrap();
+        let mut passes = |options: &[&str]| {
+            let script = format!("timeout 20 sh -c 'echo through > {}'; true", text(&pipe));
+            place.session(options, ["sh", "-c", &script]).output().ok();
+            matches!(reader.read(&mut [0; 64]), Ok(1..))
+        };
+        assert!(passes(&[]));
+        assert!(!passes(&["--hide", &text(&pipe)]) && !passes(&["--hide", &text(&place.outside)]));
+    }
+
+    [user_kernel, user_fuse, root_kernel, root_fuse]
+    fn a_socket_made_later_is_a_door_unless_its_folder_had_one_or_is_hidden(world) {
+        let place = Place::new(world);
+        let [had, had_none] = ["had", "none"].map(|name| place.outside.join(name));
+        let bind = |folder: &Path, name: &str| {
+            place.mkdir(folder);
+            let listener = UnixListener::bind(folder.join(name)).unwrap();
+            fs::set_permissions(folder.join(name), Permissions::from_mode(0o666)).unwrap();
+            listener
+        };
+        let _old = bind(&had, "old");
+        place.mkdir(&had_none);
+        let connect = "import socket,sys\nprint('ready',flush=True); sys.stdin.readline()\nfor p in sys.argv[1:]:\n \
+                       try: socket.socket(socket.AF_UNIX).connect(p); print('connected',p)\n except OSError: pass";
+        let paths = [&had, &had_none].map(|folder| text(folder.join("late")));
+        for (options, connected) in [(vec![], true), (vec!["--hide".to_owned(), text(&had_none)], false)] {
+            let mut live = place.session(options, ["python3", "-c", connect, &paths[0], &paths[1]]).stdin_open().start();
+            live.expect("ready");
+            let _late = [&had, &had_none].map(|folder| bind(folder, "late"));
+            live.write(b"go\n");
+            let said = live.wait().ok().text();
+            assert!(!said.contains(&paths[0]), "{said}");
+            assert_eq!(said.contains(&paths[1]), connected, "{said}");
+            paths.iter().for_each(|path| fs::remove_file(path).unwrap());
+        }
     }
 
     [user_kernel]

@@ -168,9 +168,18 @@ fn ends(page: &mut Page, place: &Place) {
     page.check("Session", &killed);
     page.check("Session", &place.json(["discard", killed["id"].as_str().unwrap(), "--yes"]));
     // A turn that begins without a checkpoint.
-    place.session(["--name", "u"], ["sh", "-c", "echo x > x; chmod 000 x"]).output().ok();
+    place.session(["--name", "u"], ["sh", "-c", "echo x > x"]).output().ok();
+    place.landbox(["checkpoint", "u"]).output().ok();
+    place.landbox(["resume", "u", "--", "sh", "-c", "echo y > y"]).output().ok();
+    let objects =
+        place.state().join("sessions").join(place.json(["show", "u"])["id"].as_str().unwrap());
+    let objects = objects.join("checkpoints/objects");
+    std::fs::set_permissions(&objects, std::os::unix::fs::PermissionsExt::from_mode(0o500))
+        .unwrap();
     place.landbox(["resume", "u", "--", "true"]).output().ok();
     page.check("Session", &place.json(["show", "u"]));
+    std::fs::set_permissions(&objects, std::os::unix::fs::PermissionsExt::from_mode(0o700))
+        .unwrap();
     let mut live = place.session(["--name", "t"], ["sh", "-c", "echo up; read x"]);
     let mut live = live.stdin_open().start();
     live.expect("up");

@@ -29,7 +29,13 @@ worlds! {
         let place = repository(world, &[]);
         session(&place, &format!("{COMMITS}; echo rest > rest; git tag mine; git branch other"));
         let index = fs::read(place.project.join(".git/index")).unwrap();
+        let offers = || {
+            let out = place.landbox(["land", "s"]).output().ok();
+            out.errors().contains("The session made commits of its own: landbox land ")
+        };
+        assert!(offers());
         let out = place.landbox(["land", "--to-branch", "b", "--keep-commits", "-m", "The rest"]).output().ok();
+        assert!(!offers(), "the owner has them");
         for text in ["With 2 commits that the session made:", "  | Second line", "  | New"] {
             assert!(out.errors().contains(text), "{}", out.errors());
         }

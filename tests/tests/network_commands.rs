@@ -45,6 +45,18 @@ fn check_prints_the_normal_form_which_checks_as_itself() {
 }
 
 #[test]
+fn a_policy_may_come_by_a_pipe_and_never_without_an_end() {
+    let place = place();
+    let check = |file: &str| place.landbox(["sandbox-network-policy", "check", file]);
+    let piped = check("/dev/stdin").prefix("exec < <(cat ~/p.json)").output().ok().text();
+    assert_eq!(piped, check(place.home.join("p.json").to_str().unwrap()).output().ok().text());
+    for (file, why) in [("/dev/zero", "larger than"), ("/", "directory"), ("/dev/null", "empty")] {
+        let out = check(file).output().expect(2);
+        assert!(out.errors().contains(why), "{file}: {}", out.errors());
+    }
+}
+
+#[test]
 fn check_names_every_mistake_and_ends_with_2() {
     let place = place();
     let policy = place.home.join("bad.json");

@@ -105,6 +105,22 @@ worlds! {
         }
     }
 
+    [user_kernel, user_fuse, root_kernel]
+    fn a_umask_that_takes_from_the_owner_too_is_the_sessions_and_keeps_landbox_out_of_nothing(world) {
+        let place = Place::new(world);
+        let mut run = place.session(["--name", "s"], ["sh", "-c", "umask; echo x > f; stat -c %a f"]);
+        let out = run.prefix("umask 777").output().ok();
+        assert_eq!(out.text(), "0777\n0\n");
+        for command in [&["show", "s"][..], &["diff", "s"], &["checkpoint", "s"], &["ls"]] {
+            place.landbox(command).prefix("umask 777").output().ok();
+        }
+        let mut again = place.landbox(["resume", "s", "--", "sh", "-c", "umask; chmod 600 f"]);
+        assert_eq!(again.prefix("umask 777").output().ok().text(), "0777\n");
+        place.landbox(["land", "s", "--apply", "--yes"]).prefix("umask 777").output().ok();
+        let mode = fs::metadata(place.project.join("f")).unwrap().mode() & 0o7777;
+        assert_eq!(mode, 0o600);
+    }
+
     // A folder that exists below can't be renamed by any unprivileged layer; tools fall back to copying.
     [user_kernel]
     fn moving_a_real_folder_copies_it(world) {

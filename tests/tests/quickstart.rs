@@ -1,5 +1,5 @@
-//! The first of the README's two commands, from a checkout to a card. Packages and compiler are stand-ins: what was built for the
-//! tests takes the place of what they would make.
+//! The README's two commands: the first from a checkout to a card, of the second what it sets up. Packages and compiler are
+//! stand-ins: what was built for the tests takes the place of what they would make.
 #![allow(clippy::unwrap_used)] // tests
 
 use landbox_tests::run::Run;
@@ -20,9 +20,9 @@ impl Machine {
     fn new(world: World, lacks: Option<&str>) -> Self {
         let place = Place::new(world);
         let (checkout, bin) = (place.home.join("checkout"), place.outside.join("bin"));
-        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("packaging");
-        for script in ["quickstart.sh", "setup.sh"] {
-            let path = checkout.join("packaging").join(script);
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        for script in ["packaging/quickstart.sh", "packaging/setup.sh", "tests/run.sh"] {
+            let path = checkout.join(script);
             place.write(&path, fs::read(sources.join(script)).unwrap());
             fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
         }
@@ -59,8 +59,12 @@ impl Machine {
     }
 
     fn quickstart(&self, args: &[&str]) -> Run {
+        self.script("packaging/quickstart.sh", args)
+    }
+
+    fn script(&self, script: &str, args: &[&str]) -> Run {
         let mut run = self.place.landbox(args);
-        run.program(self.checkout.join("packaging/quickstart.sh"));
+        run.program(self.checkout.join(script));
         run.env("PATH", format!("{}:{}", self.bin.display(), std::env::var("PATH").unwrap()));
         run
     }
@@ -140,5 +144,33 @@ worlds! {
         machine.quickstart(&["--", "true"]).output().ok();
         let called = machine.called("apt-get");
         assert!(called.len() == 1 && called[0].ends_with(" fuse-overlayfs"), "{called:?}");
+    }
+
+    [user_kernel]
+    fn the_suite_installs_the_real_clis_where_a_named_test_has_one_take_a_turn_and_once(world) {
+        let machine = Machine::new(world, None);
+        machine.program("rustc", "echo host: here");
+        machine.program("node", "echo v22.0.0");
+        machine.program("npm", "");
+        // Of the suite's files it knows two tests.
+        let tests = "case \"$*\" in --version) echo cargo 1.95.0;;\n\
+             *' real_clis -- --list'*turn) echo codex::takes_a_turn: test;;\n\
+             *' network -- --list'*rule) echo matrix::every_rule: test;;\n\
+             build*) mkdir -p target/debug target/prober/here/debug\n\
+             touch target/debug/landbox target/debug/landbox-audit target/debug/landbox-helper target/prober/here/debug/prober;; esac";
+        machine.program("cargo", tests);
+        let base = machine.place.outside.join("base");
+        let suite = |name| {
+            machine.script("tests/run.sh", &["suite", name]).env("LANDBOX_TEST_BASE", &base).output().ok();
+            let ran = machine.called("cargo test").pop().unwrap();
+            assert!(ran.ends_with(&format!(" {name}")) && !ran.contains("--list"), "{ran}");
+            machine.called("npm")
+        };
+        assert!(suite("rule").is_empty());
+        let [called] = &suite("turn")[..] else { panic!("npm was called more or less than once") };
+        for part in ["install", "codex@", "claude-code@", "opencode-ai@", "gemini-cli@"] {
+            assert!(called.contains(part), "{part}: {called}");
+        }
+        assert_eq!(suite("turn").len(), 1);
     }
 }

@@ -132,18 +132,53 @@ worlds! {
     [user_kernel]
     fn what_can_not_be_kept_is_skipped_with_a_word_and_the_session_goes_on(world) {
         let place = Place::new(world);
-        place.session(["--name", "s"], ["sh", "-c", "mkdir d; echo x > d/x; chmod 000 d/x"]).output().ok();
-        place.landbox(["resume", "s", "--", "true"]).output().ok();
-        assert_eq!(checkpoints(&place), []);
-        let skipped = &place.json(["show", "s"])["checkpoint_skipped"];
-        assert_eq!(skipped["turn"], 2);
+        let mut terminal = shell(&place);
+        rest(&place);
+        terminal.send("mkdir d; echo x > d/x; chmod 000 d/x; rm f\r");
+        terminal.expect("did mkdir");
+        until("no checkpoint was taken", || checkpoints(&place) == [(1, Some(2))]);
+        until("nothing was skipped", || {
+            // Once it rests, a line is a turn.
+            std::thread::sleep(Duration::from_millis(1500));
+            terminal.send("true\r");
+            std::thread::sleep(Duration::from_millis(500));
+            !place.json(["show", "s"])["checkpoint_skipped"].is_null()
+        });
+        let skipped = place.json(["show", "s"])["checkpoint_skipped"].clone();
         assert!(skipped["why"].as_str().unwrap().contains("d/x: Permission denied"), "{skipped:#}");
         let face = place.landbox(["show", "s"]).output().ok().text();
-        assert!(face.contains("before turn 2: no checkpoint of session"), "{face}");
-        place.landbox(["resume", "s", "--", "chmod", "600", "d/x"]).output().ok();
+        assert!(face.contains(&format!("before turn {}: no checkpoint of session", skipped["turn"])), "{face}");
+        assert_eq!(checkpoints(&place), [(1, Some(2))]);
+        terminal.send("exit\r");
+        terminal.wait();
+        // Nobody changes it any more: now it can be read.
         place.landbox(["resume", "s", "--", "true"]).output().ok();
-        assert_eq!(checkpoints(&place), [(1, Some(4))]);
+        let all = checkpoints(&place);
+        assert!(all.len() == 2 && all[1].1 > Some(2), "{all:?}");
         assert!(place.json(["show", "s"])["checkpoint_skipped"].is_null());
+    }
+
+    [user_kernel, user_fuse]
+    fn a_line_for_a_command_that_prints_all_the_time_begins_a_turn_too(world) {
+        let place = Place::new(world);
+        let script = "echo 0 > f; while :; do printf .; sleep 0.1; done & \
+                      while read -r line; do eval \"$line\"; echo did $line; done; kill $!";
+        let mut terminal = place.session(["--name", "s"], ["sh", "-c", script]).terminal(80, 24);
+        terminal.expect("...");
+        // It is waited for to rest for a while; then who types says that a turn is near.
+        until("no picture was made ready", || {
+            terminal.send("x");
+            place.sessions().iter().any(|dir| dir.join("checkpoints/next").exists())
+        });
+        assert_eq!(checkpoints(&place), []);
+        // ^U: away with what was typed.
+        terminal.send("\x15echo 1 > f\r");
+        terminal.expect("did echo 1");
+        until("no checkpoint was taken", || checkpoints(&place) == [(1, Some(2))]);
+        terminal.send("\x04");
+        terminal.wait();
+        place.landbox(["land", "s", "--checkpoint", "1", "--apply", "--yes"]).output().ok();
+        assert_eq!(read(place.project.join("f")), "0\n");
     }
 
     [user_kernel]

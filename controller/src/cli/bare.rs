@@ -1,20 +1,24 @@
 //! `sandbox: false`: the command runs as it would without Landbox, says so, and is recorded as not isolated.
 
 use super::creation::{create, freeze};
-use super::{Invocation, outcome};
+use super::outcome::{self, Unstarted};
+use super::{Invocation, run, show};
 use crate::config::Config;
 use crate::error::{Context, Result};
-use crate::host::Facts;
+use crate::host::{Facts, umask};
 use crate::policy::{self, Flags};
 use crate::session;
 use crate::session::document::Findings;
 use crate::session::model::{Launch, Phase};
-use crate::session::store::StateDir;
+use crate::session::store::{Session, StateDir};
 use landbox_shared::event::Status;
+use landbox_shared::exec::Exec;
 use landbox_shared::policy::{Network, POLICY_VERSION, Policy, SeccompProfile};
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal};
 use std::collections::BTreeMap;
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
@@ -64,12 +68,13 @@ pub(super) fn run(
     let status = match start(config, project.as_path()) {
         Ok(child) => wait(child),
         Err(error) => {
+            let unstarted = Unstarted::Exec(errno(&error, config, project.as_path()));
+            // For the report alone: nothing ran, and nothing is kept.
+            let _ = unstarted.record(&mut session);
+            tell(call, &session, report);
             state.remove(&session)?;
             drop(attendance);
-            let errno = error.raw_os_error().unwrap_or_default();
-            let program = config.command.first().map(|p| p.as_bytes()).unwrap_or_default();
-            call.ui.failure(&outcome::exec_failure(program, errno));
-            return Ok(outcome::exec_code(errno));
+            return run::tell(call, unstarted, &config.command);
         }
     };
     let status = status.context(|| "can't wait for the command".into())?;
@@ -79,22 +84,49 @@ pub(super) fn run(
         (None, Some(signal)) => (Status::Signal(raw(signal)), 128u8.saturating_add(raw(signal))),
         (None, None) => (Status::Code(u8::MAX), u8::MAX),
     };
-    outcome::finish(&mut session, Some(exit), None)?;
-    drop(attendance);
-    if let Some(path) = report {
-        super::show::report(call, &session, &Findings::default(), path);
+    // It ran: no failure of ours may look as if it had not.
+    if let Err(failure) = outcome::finish(&mut session, Some(exit), None) {
+        call.ui.failure(&failure);
     }
+    drop(attendance);
+    tell(call, &session, report);
     Ok(code)
+}
+
+/// Writes the session document where it was asked for.
+fn tell(call: &Invocation, session: &Session, report: Option<&Path>) {
+    if let Some(path) = report {
+        show::report(call, session, &Findings::default(), path);
+    }
+}
+
+/// Why the program could not be started. Of a folder of the search path that may not be entered execvp(3) says no more
+/// than of a program that may not be executed.
+fn errno(error: &std::io::Error, config: &Config, project: &Path) -> i32 {
+    let set = config.env.iter().find(|(name, _)| name == "PATH");
+    let path = set.map(|(_, value)| value.into()).or_else(|| std::env::var_os("PATH"));
+    let exec = Exec {
+        argv: config.command.iter().take(1).map(|word| word.clone().into_vec()).collect(),
+        env: path.map(|path| [b"PATH=", path.as_bytes()].concat()).into_iter().collect(),
+    };
+    let there = |path: Vec<u8>| project.join(OsString::from_vec(path)).symlink_metadata().is_ok();
+    let errno = error.raw_os_error().unwrap_or_default();
+    let denied = errno == Errno::ACCESS.raw_os_error();
+    let named = config.command.first().is_some_and(|word| word.as_bytes().contains(&b'/'));
+    if denied && !named && !exec.candidates().into_iter().any(there) {
+        Errno::NOENT.raw_os_error()
+    } else {
+        errno
+    }
 }
 
 fn start(config: &Config, project: &Path) -> std::io::Result<Child> {
     let mut words = config.command.iter();
     let program = words.next().map(|p| p.as_os_str()).unwrap_or_default();
-    Command::new(program)
-        .args(words)
-        .envs(config.env.iter().map(|(name, value)| (name, value)))
-        .current_dir(project)
-        .spawn()
+    let mut command = Command::new(program);
+    command.args(words).envs(config.env.iter().map(|(name, value)| (name, value)));
+    command.current_dir(project);
+    umask::as_callers(|| command.spawn())
 }
 
 /// Waits for the command. Keys that signal reach it from the terminal itself; what is sent to us alone is passed on.

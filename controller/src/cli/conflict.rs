@@ -32,7 +32,8 @@ impl ConflictArgs {
         let here = here.and_then(|dir| AbsPath::from_path(&dir).ok());
         for typed in &self.resolve {
             let (path, choice) = parse(typed.clone())?;
-            choices.set(review.path_of(&Wanted::new(path, here.clone()))?, choice);
+            let path = review.path_of(session, &Wanted::new(path, here.clone()))?;
+            choices.set(path, choice);
         }
         if choices == Choices::default() {
             return Ok(choices);

@@ -5,12 +5,13 @@ use super::{Invocation, select};
 use crate::error::{Failure, Kind, Result};
 use crate::host;
 use crate::land::live::go_in;
-use crate::land::{self, apply};
+use crate::land::{self, apply, checkpoint};
 use crate::session::document::{Document, Findings};
 use crate::session::store::{Session, StateDir, show};
 use crate::ui::text::{counted, visible_name};
 use clap::Args;
 use landbox_shared::id::SessionId;
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -22,6 +23,9 @@ pub(super) struct DiscardArgs {
     /// Do not ask
     #[arg(long)]
     yes: bool,
+    /// Only checkpoint N, for good; may be given more than once. The session and its other checkpoints stay
+    #[arg(long, value_name = "N", conflicts_with = "paths")]
+    checkpoint: Vec<u32>,
     /// Only these files and folders, as seen from here or from the project; the session goes on
     #[arg(value_name = "PATH", last = true)]
     paths: Vec<OsString>,
@@ -29,11 +33,16 @@ pub(super) struct DiscardArgs {
 
 pub(super) fn discard(call: &Invocation, args: DiscardArgs) -> Result<u8> {
     let state = StateDir::open(&StateDir::locate(&host::home()?))?;
-    if let Some((id, dir)) = state.broken(&args.id) {
+    if args.checkpoint.is_empty()
+        && let Some((id, dir)) = state.broken(&args.id)
+    {
         return discard_broken(call, &state, &id, &dir, args.yes);
     }
     let Opened { state, session } = open(call, Some(&args.id))?;
     let id = &session.snapshot.id;
+    if !args.checkpoint.is_empty() {
+        return drop_checkpoints(call, &state, &session, &args);
+    }
     let running = session.is_running()?;
     if running || !args.paths.is_empty() {
         return take_back(call, &state, &session, args, running);
@@ -47,7 +56,7 @@ pub(super) fn discard(call: &Invocation, args: DiscardArgs) -> Result<u8> {
             }
             Some(_) | None => format!("Throw away session {id} of {project} for good?"),
         };
-        if !sure(call, id, &question)? {
+        if !sure(call, &look_of(id), &question)? {
             return Ok(0);
         }
     }
@@ -58,6 +67,37 @@ pub(super) fn discard(call: &Invocation, args: DiscardArgs) -> Result<u8> {
         let egress = super::policy::traffic(call, &session);
         let findings = Findings { egress, ..super::show::kept(&state, &session) };
         call.ui.document(&Document::new(&session, &findings))?;
+    }
+    Ok(0)
+}
+
+/// Removes checkpoints; what the session holds stays as it is.
+fn drop_checkpoints(
+    call: &Invocation,
+    state: &StateDir,
+    session: &Session,
+    args: &DiscardArgs,
+) -> Result<u8> {
+    let id = &session.snapshot.id;
+    checkpoint::look_up_all(session, &args.checkpoint)?;
+    let numbers: BTreeSet<u32> = args.checkpoint.iter().copied().collect();
+    let numbers: Vec<String> = numbers.iter().map(u32::to_string).collect();
+    let what = match &numbers[..] {
+        [one] => format!("checkpoint {one}"),
+        all => format!("checkpoints {}", all.join(", ")),
+    };
+    let look = format!("landbox land {id} --checkpoint N shows what it holds");
+    let question = format!("Throw {what} of session {id} away for good?");
+    if !args.yes && !sure(call, &look, &question)? {
+        return Ok(0);
+    }
+    checkpoint::remove(session, &args.checkpoint)?;
+    call.ui.status(format!("Removed {what} of session {id}."));
+    if call.ui.json {
+        let running = session.is_running()?;
+        let egress = super::policy::traffic(call, session);
+        let findings = Findings { running, egress, ..super::show::kept(state, session) };
+        call.ui.document(&Document::new(session, &findings))?;
     }
     Ok(0)
 }
@@ -79,7 +119,7 @@ fn take_back(
     let what = if all { "all changes" } else { "the changes at these paths" };
     let goes_on = if running { ", which is running," } else { "" };
     let question = format!("Throw {what} of session {id}{goes_on} to {project} away for good?");
-    if !args.yes && !sure(call, id, &question)? {
+    if !args.yes && !sure(call, &look_of(id), &question)? {
         return Ok(0);
     }
     let selection = select::of_paths(args.paths);
@@ -114,7 +154,7 @@ fn discard_broken(
     let dir_shown = show(dir);
     let question =
         format!("Session {id} can't be read. Remove {dir_shown} with all that it wrote for good?");
-    if !yes && !sure(call, id, &question)? {
+    if !yes && !sure(call, &look_of(id), &question)? {
         return Ok(0);
     }
     // What a landing or an undo that broke off needs of this session must be there for it.
@@ -130,7 +170,7 @@ fn discard_broken(
 }
 
 /// Asks; where nobody can be asked, that is an error.
-fn sure(call: &Invocation, id: &SessionId, question: &str) -> Result<bool> {
+fn sure(call: &Invocation, look: &str, question: &str) -> Result<bool> {
     match call.ui.confirm(question) {
         Some(true) => Ok(true),
         Some(false) => {
@@ -138,8 +178,11 @@ fn sure(call: &Invocation, id: &SessionId, question: &str) -> Result<bool> {
             Ok(false)
         }
         // Not written out: a command without the paths that were named would throw more away than was asked for.
-        None => Err(Failure::new(Kind::Usage, call.ui.unasked()).hint(format!(
-            "the same command with --yes does it; landbox diff {id} shows what goes"
-        ))),
+        None => Err(Failure::new(Kind::Usage, call.ui.unasked())
+            .hint(format!("the same command with --yes does it; {look}"))),
     }
+}
+
+fn look_of(id: &SessionId) -> String {
+    format!("landbox diff {id} shows what goes")
 }

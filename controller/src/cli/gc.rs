@@ -125,11 +125,9 @@ pub(super) fn gc(call: &Invocation, args: GcArgs) -> Result<u8> {
     }
     // Listed before anything goes: whoever sees one he wants to keep can still stop it.
     for (session, reason) in &going {
-        let line = format!("{} {}: {}", session.snapshot.id, word(*reason), describe(session));
-        call.ui.status(format!(
-            "landbox: {}{line}",
-            if args.dry_run { "would remove " } else { "removing " }
-        ));
+        let doing = if args.dry_run { "would remove" } else { "removing" };
+        let what = format!("{} {}: {}", session.snapshot.id, word(*reason), describe(session));
+        tell(call, args.dry_run, &format!("{doing} {what}"))?;
     }
     for (session, reason) in going {
         let id = session.snapshot.id.to_string();
@@ -170,17 +168,22 @@ pub(super) fn gc(call: &Invocation, args: GcArgs) -> Result<u8> {
     Ok(0)
 }
 
+/// What is done is told; what only would be done is what was asked for.
+fn tell(call: &Invocation, dry_run: bool, line: &str) -> Result<()> {
+    if dry_run && !call.ui.json {
+        return call.ui.result(format!("{line}\n"));
+    }
+    call.ui.status(format!("landbox: {line}"));
+    Ok(())
+}
+
 /// Removes what undoing needs of landings that are too old, or too much. Says so, and what rolled-back work left aside.
 fn forget_landings(call: &Invocation, state: &StateDir, report: &mut Report) -> Result<()> {
     for gone in undo::sweep(state, report.dry_run)? {
         let done = if report.dry_run { "would forget" } else { "forgot" };
-        call.ui.status(format!(
-            "landbox: {done} how to undo the landing of {} of {} on {} ({})",
-            gone.at,
-            gone.session,
-            gone.project,
-            show::size_word(gone.bytes)
-        ));
+        let what = format!("the landing of {} of {} on {}", gone.at, gone.session, gone.project);
+        let size = show::size_word(gone.bytes);
+        tell(call, report.dry_run, &format!("{done} how to undo {what} ({size})"))?;
         let session = gone.session.to_string();
         report.undo.push(Forgotten { session, landing: gone.number, bytes: gone.bytes });
     }

@@ -1,7 +1,7 @@
 //! `landbox land`.
 
-use super::{Invocation, conflict, landed};
-use crate::error::{Context, Failure, Kind, Result};
+use super::{Invocation, conflict, landed, select};
+use crate::error::{Failure, Kind, Result};
 use crate::land::apply::{self, Order};
 use crate::land::card::Card;
 use crate::land::checkpoint;
@@ -15,7 +15,6 @@ use crate::ui::card::{View, render};
 use crate::ui::patch::Preview;
 use clap::Args;
 use landbox_shared::digest::Digest;
-use landbox_shared::path::AbsPath;
 
 #[derive(Debug, Args)]
 pub(super) struct LandArgs {
@@ -62,10 +61,7 @@ pub(super) fn open(call: &Invocation, id: Option<&str>) -> Result<Opened> {
     // A folder that is gone is no obstacle to naming a session.
     let here = match id {
         Some(_) => None,
-        None => {
-            let here = std::env::current_dir().and_then(|dir| dir.canonicalize());
-            AbsPath::from_path(&here.context(|| "can't tell where we are".into())?).ok()
-        }
+        None => select::here()?,
     };
     let mut session = state.find(id, here.as_ref())?;
     if let Some(note) = apply::recover(&state, &session.snapshot.policy.project)? {
@@ -155,6 +151,11 @@ pub(super) fn land(call: &Invocation, args: LandArgs) -> Result<u8> {
         show_card(call, &card, &view)?;
         if let Some(line) = super::policy::refused_line(&session).filter(|_| !call.ui.json) {
             call.ui.status(line);
+        }
+        if !call.ui.json && args.checkpoint.is_none() && review.has_commits(&session) {
+            call.ui.status(format!(
+                "The session made commits of its own: landbox land {id} --to-branch NAME --keep-commits lands them as commits."
+            ));
         }
     }
     if let Some(note) = review.note() {

@@ -6,7 +6,7 @@ use crate::pty::End;
 use crate::session;
 use crate::session::model::{LaunchFailure, Phase};
 use crate::session::store::Session;
-use crate::ui::text::visible;
+use crate::ui::text::{counted, visible};
 use landbox_shared::bytes;
 use landbox_shared::event::{Event, Stage, Status};
 use rustix::io::Errno;
@@ -195,10 +195,17 @@ fn signal_code(signal: i32) -> u8 {
     u8::try_from(signal).map_or(LANDBOX_FAILED, |n| 128u8.saturating_add(n))
 }
 
-/// The one line after a session.
-pub(super) fn farewell(session: &Session) -> String {
+/// The one line after a session, which has changed so many files that the ignore rules cover.
+pub(super) fn farewell(session: &Session, ignored: u64) -> String {
     let id = &session.snapshot.id;
     let what = match session.state.changes {
+        Some(counts) if counts.files == 0 && ignored > 0 => {
+            let files = counted(ignored, "file", "files");
+            return format!(
+                "landbox: {files} changed that the project's ignore rules cover, and no other; review: landbox diff {id} \
+                 --with-ignored; apply: landbox land {id} --with-ignored"
+            );
+        }
         Some(counts) if counts.files == 0 => {
             return format!("landbox: no file of the project changed (session {id})");
         }
@@ -217,8 +224,24 @@ pub(super) fn farewell(session: &Session) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session::model::ChangeCounts;
     use crate::session::store::StateDir;
     use crate::session::testing::snapshot;
+
+    #[test]
+    fn the_last_line_tells_of_changes_that_only_ignored_files_have() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = StateDir::open(&dir.path().join("state")).unwrap();
+        let mut session = state.create(snapshot("aaaaaaaaaa", None)).unwrap();
+        let counts = |files| Some(ChangeCounts { files, added: files, deleted: 0 });
+        session.state.changes = counts(0);
+        assert!(farewell(&session, 0).contains("no file of the project changed"));
+        let told = farewell(&session, 2);
+        assert!(told.contains("2 files changed that the project's ignore rules cover"), "{told}");
+        assert!(told.contains("landbox diff aaaaaaaaaa --with-ignored"), "{told}");
+        session.state.changes = counts(1);
+        assert!(farewell(&session, 2).contains("1 file changed (+1 -0)"));
+    }
 
     #[test]
     fn exit_codes_are_the_clis_own_or_the_shells_for_what_never_ran() {

@@ -1,21 +1,28 @@
-//! What to do about a disk that takes nothing: said of whatever command met it.
+//! What to do about a disk that takes nothing, or a limit that is met: said of whatever command met it.
 
 use crate::error::Failure;
 use crate::host;
+use crate::launch;
 use crate::session::store::{StateDir, show};
 use rustix::fs::{StatVfsMountFlags, statvfs};
 use std::io::ErrorKind;
 
-/// Adds to a failure what can be done about its cause, where that is the disk.
+/// What of Landbox's own makes room.
+const ROOM: &str = "landbox gc removes sessions that were landed or discarded, landbox discard ID throws one away, \
+                    with --checkpoint N one of its checkpoints";
+
+/// Adds to a failure what can be done about its cause, where that is the disk or a limit.
 pub(super) fn explain(failure: Failure) -> Failure {
     let hint = match failure.cause {
         Some(ErrorKind::ReadOnlyFilesystem) => read_only(),
-        Some(ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => {
-            "make room there and try again: landbox gc removes sessions that were landed or discarded, landbox discard \
-             ID throws one away"
-                .to_owned()
+        Some(ErrorKind::StorageFull) => format!("make room there and try again: {ROOM}"),
+        Some(ErrorKind::QuotaExceeded) => {
+            format!("have your quota there raised, or make room, and try again: {ROOM}")
         }
-        Some(_) | None => return failure,
+        Some(_) | None => match failure.errno.and_then(launch::limit_met) {
+            Some(hint) => hint.to_owned(),
+            None => return failure,
+        },
     };
     failure.hint(hint)
 }

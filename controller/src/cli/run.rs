@@ -7,9 +7,10 @@ use super::{Invocation, bare};
 use crate::config::{self, Config, NetworkChoice, OverlayChoice};
 use crate::error::Result;
 use crate::host::link::Probe;
+use crate::host::owners::require_open;
 use crate::host::{self, Facts, Fuse, helper};
 use crate::land::apply;
-use crate::launch::Refusal;
+use crate::launch::{self, Refusal};
 use crate::policy::{self, Flags, Resolved};
 use crate::session::store::StateDir;
 use crate::session::{self};
@@ -46,7 +47,7 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "on|off|FILE")]
     network: Option<OsString>,
     /// Which overlay writes the layers
-    #[arg(long, value_name = "auto|kernel|fuse")]
+    #[arg(long, value_name = "auto|kernel|fuse", value_parser = ["auto", "kernel", "fuse"], hide_possible_values = true)]
     overlay: Option<String>,
     /// Write the session document to FILE at exit
     #[arg(long, value_name = "FILE")]
@@ -76,6 +77,7 @@ pub(super) fn run(call: &Invocation, args: RunArgs) -> Result<u8> {
         network,
         overlay: args.overlay,
     };
+    policy::bare(&config, &flags)?;
     policy::network::supported(&config, &flags)?;
     if config.packaged_helper {
         helper::require_packaged(config.sandbox)?;
@@ -112,6 +114,7 @@ fn run_configured(
     admit(&policy, probe)?;
     put_right(call, &state, &policy.project)?;
     let auto = is_auto(&config, &flags);
+    require_open(policy.project.as_path())?;
     let shared = facts.writer().warning(policy.project.as_path());
     let mut starter = Starter::new(call, facts, state)?;
     if let Some(warning) = &shared {
@@ -216,7 +219,9 @@ fn with_fuse(
     policy: &Policy,
 ) -> Option<(Policy, String)> {
     let Unstarted::Refused(Refusal::Helper(failure)) = unstarted else { return None };
-    if failure.stage != Stage::Layer || starter.facts.fuse != Fuse::Yes {
+    // The other overlay meets the same limit.
+    let limit = launch::limit_met(failure.errno).is_some();
+    if failure.stage != Stage::Layer || starter.facts.fuse != Fuse::Yes || limit {
         return None;
     }
     let mut policy = policy.clone();

@@ -1,6 +1,6 @@
 //! The flags by which `diff` and `land` are told which changes are meant.
 
-use crate::error::Result;
+use crate::error::{Context, Result};
 use crate::land::kind::Group;
 use crate::land::resolve::Choices;
 use crate::land::select::{Exclude, Selection, Wanted};
@@ -34,6 +34,14 @@ enum OnlyGroup {
     Ignored,
     /// Git's own files, which never land
     Git,
+}
+
+/// The directory whose newest session is meant where none is named.
+pub(super) fn here() -> Result<Option<AbsPath>> {
+    let here = std::env::current_dir().and_then(|dir| dir.canonicalize());
+    let here = here.context(|| "the current folder is gone, or can't be looked at".into());
+    let here = here.map_err(|failure| failure.hint("name a session: landbox ls lists them"))?;
+    Ok(AbsPath::from_path(&here).ok())
 }
 
 /// Typed paths are read from here; without a here, from the project.

@@ -2,7 +2,7 @@
 
 use super::Invocation;
 use crate::error::Result;
-use crate::host::{Facts, LaunchView};
+use crate::host::{self, Facts, LaunchView};
 use crate::land;
 use crate::land::checkpoint::Skipped;
 use crate::overlay::remove::disk_usage;
@@ -21,7 +21,7 @@ use landbox_shared::network::{NetworkPolicy, Zone};
 use landbox_shared::path::AbsPath;
 use landbox_shared::policy::Network;
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
 pub(super) struct ShowArgs {
@@ -33,7 +33,7 @@ pub(super) struct ShowArgs {
 pub(super) fn show(call: &Invocation, args: ShowArgs) -> Result<u8> {
     let facts = Facts::gather()?;
     let state = StateDir::open(facts.state_dir.as_path())?;
-    let mut session = state.find(args.id.as_deref(), Some(&facts.cwd))?;
+    let mut session = state.find(args.id.as_deref(), facts.cwd.as_ref())?;
     let running = session.is_running()?;
     if running || session.state.changes.is_none() {
         refresh_changes(&mut session, running);
@@ -100,10 +100,15 @@ pub(super) fn layer_bytes(session: &Session) -> Vec<u64> {
     layers.map(|layer| disk_usage(&session.upper(&layer.id))).collect()
 }
 
-/// Takes the figures of the changes anew, as far as they can be had; `live` says whether the task may still write.
-pub(super) fn refresh_changes(session: &mut Session, live: bool) {
-    session.state.changes =
-        if session.snapshot.isolated { land::counts(session, live).ok() } else { None };
+/// Takes the figures of the changes anew, as far as they can be had; `live` says whether the task may still write. Gives the
+/// number of changes that the ignore rules cover.
+pub(super) fn refresh_changes(session: &mut Session, live: bool) -> u64 {
+    let all = match session.snapshot.isolated {
+        true => land::counts_and_ignored(session, live).ok(),
+        false => None,
+    };
+    session.state.changes = all.map(|(counts, _)| counts);
+    all.map_or(0, |(_, ignored)| ignored)
 }
 
 /// Whether a session holds changes that were neither landed nor discarded. What can't be read counts as held.
@@ -154,6 +159,22 @@ pub(super) fn size_word(bytes: u64) -> String {
         unit = larger;
     }
     format!("{}.{} {unit}", tenths / 10, tenths % 10)
+}
+
+/// Paths of one kind that a person is shown; `--json` has all.
+const NAMED: usize = 20;
+
+/// What is hidden because its owner said so: that Landbox's own places are is the same in every session.
+fn owners_masks(session: &Session) -> Vec<&AbsPath> {
+    let policy = &session.snapshot.policy;
+    let home = policy.home.as_path();
+    let state = session.dir.ancestors().nth(2).map(Path::to_owned);
+    let mut own: Vec<PathBuf> = state.into_iter().chain([host::config_dir(home)]).collect();
+    own.extend(host::key_dir(home).ok());
+    let beside = host::places::outside(&policy.project, policy.uid);
+    own.extend(beside.iter().map(|path| path.as_path().to_owned()));
+    let masks = policy.masks.iter().map(|mask| &mask.path);
+    masks.filter(|path| !own.iter().any(|own| path.as_path().starts_with(own))).collect()
 }
 
 fn face(session: &Session, document: &Document<'_>, findings: &Findings) -> String {
@@ -217,6 +238,16 @@ fn face(session: &Session, document: &Document<'_>, findings: &Findings) -> Stri
     for path in document.real_writes() {
         line("real write", &show_path(path.as_path()));
     }
+    for (key, paths) in
+        [("hidden", owners_masks(session)), ("read-only", policy.read_only.iter().collect())]
+    {
+        for path in paths.iter().take(NAMED) {
+            line(key, &show_path(path.as_path()));
+        }
+        if let Some(more @ 1..) = paths.len().checked_sub(NAMED) {
+            line(key, &format!("and {more} more; --json has them"));
+        }
+    }
     for path in &findings.reachable_sockets {
         line("socket", &show_path(path.as_path()));
     }
@@ -233,7 +264,6 @@ fn face(session: &Session, document: &Document<'_>, findings: &Findings) -> Stri
         None => format!("not counted; landbox diff {} shows them", snapshot.id),
     };
     line("changes", &changes);
-    const NAMED: usize = 20;
     for path in findings.owner_edits.iter().take(NAMED) {
         line("your edit", &format!("{}, which the session changed", visible(path.as_bytes())));
     }

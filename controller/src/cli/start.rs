@@ -5,7 +5,7 @@ use super::{Invocation, show};
 use crate::config::Checkpoints;
 use crate::credentials::Keeper;
 use crate::error::{Context, Failure, Kind, Result};
-use crate::host::{self, Facts, LaunchView, helper};
+use crate::host::{self, Facts, LaunchView, helper, umask};
 use crate::land;
 use crate::land::checkpoint::Turns;
 use crate::land::watch::{self, Watcher};
@@ -82,11 +82,12 @@ impl<'a> Starter<'a> {
             self.attempt(session, argv, begun)?;
         let (mut code, told) = outcome::conclude(session, end)?;
         // From here on something ran: no failure of ours may look as if nothing had.
-        if let Err(failure) = settle(session) {
+        let ignored = settle(session).unwrap_or_else(|failure| {
             let id = &session.snapshot.id;
             let hint = format!("the session is kept: make room, then landbox show {id}");
             self.call.ui.failure(&failure.hint(hint));
-        }
+            0
+        });
         self.report(session, report, sockets);
         if let Some(error) = lost {
             self.call.ui.failure(&outcome::output_lost(error));
@@ -94,7 +95,7 @@ impl<'a> Starter<'a> {
         }
         match told {
             Some(failure) => self.call.ui.failure(&failure),
-            None => self.call.ui.status(outcome::farewell(session)),
+            None => self.call.ui.status(outcome::farewell(session, ignored)),
         }
         if let Some(line) = super::policy::refused_line(session) {
             self.call.ui.status(format!("landbox: {line}"));
@@ -236,7 +237,8 @@ pub(super) struct Begun {
 pub(super) fn begin() -> Result<Begun> {
     let terminal = Terminal::find();
     let Made { stdio, task, console } = Stdio::make(terminal.as_ref())?;
-    let helper = launch::start(&helper::find()?.path, task)?;
+    let program = helper::find()?.path;
+    let helper = umask::as_callers(|| launch::start(&program, task))?;
     Ok(Begun { terminal, stdio, console, helper })
 }
 
@@ -265,16 +267,18 @@ fn make_folders(session: &mut Session, number: u32, compiled: &Compiled) -> Resu
     Ok(())
 }
 
-/// Writes the end of a session down, with the figures of its changes.
-fn settle(session: &mut Session) -> Result<()> {
+/// Writes the end of a session down, with the figures of its changes. Gives the number of those to ignored files.
+fn settle(session: &mut Session) -> Result<u64> {
+    let mut ignored = 0;
     if land::is_untouched(session) {
         session.state.changes = Some(ChangeCounts { files: 0, added: 0, deleted: 0 });
     } else {
         // Before the scan, which may take a while.
         session.save_run()?;
-        super::show::refresh_changes(session, false);
+        ignored = super::show::refresh_changes(session, false);
     }
-    session.save_run()
+    session.save_run()?;
+    Ok(ignored)
 }
 
 fn make_plan(

@@ -1,14 +1,17 @@
 //! `landbox undo`.
 
-use super::{Invocation, elsewhere};
-use crate::error::{Context, Failure, Kind, Result};
+use super::{Invocation, elsewhere, select};
+use crate::document::bytes_entry;
+use crate::error::{Failure, Kind, Result};
 use crate::host;
+use crate::land::undo::Undone;
 use crate::land::{apply, undo};
 use crate::seal::Key;
 use crate::session::store::{StateDir, show};
 use crate::ui::text::{counted, visible};
 use clap::Args;
-use landbox_shared::path::AbsPath;
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use std::os::unix::ffi::OsStrExt;
 
 #[derive(Debug, Args)]
 pub(super) struct UndoArgs {
@@ -23,10 +26,7 @@ pub(super) fn undo(call: &Invocation, args: UndoArgs) -> Result<u8> {
     // A folder that is gone is no obstacle to naming a session.
     let here = match &args.id {
         Some(_) => None,
-        None => {
-            let here = std::env::current_dir().and_then(|dir| dir.canonicalize());
-            AbsPath::from_path(&here.context(|| "can't tell where we are".into())?).ok()
-        }
+        None => select::here()?,
     };
     let mut notes = Vec::new();
     if let Some(here) = &here {
@@ -49,17 +49,7 @@ pub(super) fn undo(call: &Invocation, args: UndoArgs) -> Result<u8> {
     let undone = undo::undo(&state, &target, &key)?;
     let id = &undone.session;
     if call.ui.json {
-        call.ui.document(&serde_json::json!({
-            "session": id,
-            "project": undone.project.to_string(),
-            "landing": undone.number,
-            "landed_at": undone.landed_at,
-            "changes": undone.changes,
-            "pending": undone.pending,
-            "commit": undone.commit.as_ref().map(|commit| &commit.id),
-            "kept": undone.kept.as_ref().map(|path| show(path)),
-            "receipt": show(&undone.receipt),
-        }))?;
+        call.ui.document(&Face(&undone))?;
     } else {
         let changes = counted(undone.changes, "change", "changes");
         call.ui.status(format!(
@@ -98,5 +88,26 @@ pub(super) fn undo(call: &Invocation, args: UndoArgs) -> Result<u8> {
             ),
         )
         .hint("look at that file: it is no longer what it was before the landing")),
+    }
+}
+
+/// What was undone, as a document.
+struct Face<'a>(&'a Undone);
+
+impl Serialize for Face<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let undone = self.0;
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("session", &undone.session)?;
+        bytes_entry(&mut map, "project", Some(undone.project.as_bytes()))?;
+        map.serialize_entry("landing", &undone.number)?;
+        map.serialize_entry("landed_at", &undone.landed_at)?;
+        map.serialize_entry("changes", &undone.changes)?;
+        map.serialize_entry("pending", &undone.pending)?;
+        map.serialize_entry("commit", &undone.commit.as_ref().map(|commit| &commit.id))?;
+        let kept = undone.kept.as_ref().map(|path| path.as_os_str().as_bytes());
+        bytes_entry(&mut map, "kept", kept)?;
+        bytes_entry(&mut map, "receipt", Some(undone.receipt.as_os_str().as_bytes()))?;
+        map.end()
     }
 }

@@ -7,6 +7,7 @@ use jsonc_parser::ast::{Object, ObjectProp, Value};
 use jsonc_parser::common::Ranged;
 use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 use std::fmt;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Largest file that is read. A host program's whole bot list is some kilobytes.
@@ -48,14 +49,13 @@ impl Source {
         let refuse = |why: &str| {
             Failure::new(Kind::Usage, format!("can't read the {what} in {}: {why}", show(file)))
         };
-        let meta = std::fs::metadata(file).map_err(|e| refuse(&e.to_string()))?;
-        if !meta.is_file() {
-            return Err(refuse("it is not a regular file"));
-        }
-        if meta.len() > MAX_BYTES {
+        // A pipe is as good as a file: a shell gives one for what another command prints.
+        let open = std::fs::File::open(file).map_err(|e| refuse(&e.to_string()))?;
+        let mut bytes = Vec::new();
+        open.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|e| refuse(&e.to_string()))?;
+        if bytes.len() as u64 > MAX_BYTES {
             return Err(refuse("it is larger than 16 MiB"));
         }
-        let bytes = std::fs::read(file).map_err(|e| refuse(&e.to_string()))?;
         let text = String::from_utf8(bytes).map_err(|_| refuse("it is not UTF-8"))?;
         Ok(Self { file: file.to_path_buf(), text })
     }

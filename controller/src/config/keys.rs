@@ -19,18 +19,12 @@ pub(super) const KEYS: &[&str] = &[
     "checkpoints",
 ];
 
-/// How a key comes near one of ours.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Near {
-    /// Without a doubt.
-    Misspelt(&'static str),
-    /// One edit away from a short key, as half of the language is: meant where ours is missing and the value fits it.
-    Perhaps(&'static str),
-}
+/// Keys of the host program that are one edit away from one of ours. Their values are lists, and ours are not.
+pub(super) const THEIRS: &[&str] = &["workingDirs"];
 
 /// The key of ours that `key` comes near: one edit away once case, blanks, hyphens and underscores are put aside. Every
 /// other unknown key belongs to the host program.
-pub(super) fn near(key: &str) -> Option<Near> {
+pub(super) fn near(key: &str) -> Option<&'static str> {
     if KEYS.contains(&key) {
         return None;
     }
@@ -44,10 +38,7 @@ pub(super) fn near(key: &str) -> Option<Near> {
     let within = |bound: usize| {
         KEYS.iter().copied().find(|ours| strsim::osa_distance(&plain(ours), &wanted) <= bound)
     };
-    if let Some(ours) = within(0) {
-        return Some(Near::Misspelt(ours));
-    }
-    within(1).map(|ours| if ours.len() > 5 { Near::Misspelt(ours) } else { Near::Perhaps(ours) })
+    within(0).or_else(|| within(1))
 }
 
 /// The nearest of `names`, for a message. `None` where nothing is near.
@@ -80,19 +71,14 @@ mod tests {
             ("check_points", "checkpoints"),
             ("ENV", "env"),
             ("cli_id", "cliId"),
-        ] {
-            assert_eq!(near(typed), Some(Near::Misspelt(ours)), "{typed}");
-        }
-        for (typed, ours) in [
             ("evn", "env"),
             ("envs", "env"),
-            ("ens", "env"),
             ("nmae", "name"),
-            ("game", "name"),
             ("cliIds", "cliId"),
             ("clId", "cliId"),
+            ("workingDirs", "workingDir"),
         ] {
-            assert_eq!(near(typed), Some(Near::Perhaps(ours)), "{typed}");
+            assert_eq!(near(typed), Some(ours), "{typed}");
         }
         for theirs in ["larkAppId", "allowedUsers", "model", "network", "name", "id", "cli"] {
             assert_eq!(near(theirs), None, "{theirs}");

@@ -51,6 +51,12 @@ pub const KNOWN: &[KnownCli] = &[
         moved_by: Some(("XDG_DATA_HOME", ".local/share")),
     },
     KnownCli {
+        ids: &["opencode2"],
+        programs: &["opencode2"],
+        credentials: &[".local/share/opencode/auth.json"],
+        moved_by: Some(("XDG_DATA_HOME", ".local/share")),
+    },
+    KnownCli {
         ids: &["mtr"],
         programs: &["mtr"],
         credentials: &[".local/share/opencode/auth.json"],

@@ -6,8 +6,7 @@
 )]
 
 use super::document::{Place, Problem, Source, property};
-use super::keys::{self, Near};
-use super::{Checkpoints, Entry, NetworkChoice, Origin, OverlayChoice, network, outside};
+use super::{Checkpoints, Entry, NetworkChoice, Origin, OverlayChoice, keys, network, outside};
 use jsonc_parser::ast::{Object, Value};
 use jsonc_parser::common::Ranged;
 use std::ffi::OsString;
@@ -79,23 +78,14 @@ pub(super) fn misspelt<'b>(
 ) -> impl Iterator<Item = (&'static str, Problem)> + 'b {
     bot.properties.iter().filter_map(|prop| {
         let key = prop.name.as_str();
-        let ours = match keys::near(key)? {
-            Near::Misspelt(ours) => ours,
-            Near::Perhaps(ours) if property(bot, ours).is_none() && fits(ours, &prop.value) => ours,
-            Near::Perhaps(_) => return None,
-        };
+        if keys::THEIRS.contains(&key) && matches!(prop.value, Value::Array(_)) {
+            return None;
+        }
+        let ours = keys::near(key)?;
         let shown = crate::ui::text::visible(key.as_bytes());
         let what = format!("unknown key \"{shown}\"; did you mean \"{ours}\"?");
         Some((ours, (prop.range().start, what)))
     })
-}
-
-/// Whether a short key of ours holds such a value.
-fn fits(ours: &str, value: &Value<'_>) -> bool {
-    match ours {
-        "env" => matches!(value, Value::Object(_)),
-        _ => matches!(value, Value::StringLit(_)),
-    }
 }
 
 struct Reader<'s> {

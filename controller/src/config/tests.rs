@@ -140,22 +140,37 @@ fn each_wrong_value_is_refused() {
 }
 
 #[test]
-fn a_slip_in_a_short_key_is_named_where_ours_is_missing_and_the_value_fits() {
-    for (bot, typed, ours) in [
-        (r#"{"name": "b", "command": "x", "evn": {"A": "1"}}"#, "evn", "env"),
-        (r#"{"name": "b", "command": "x", "cliIds": "codex"}"#, "cliIds", "cliId"),
-        (r#"{"nmae": "b", "command": "x"}"#, "nmae", "name"),
-        (r#"{"name": "c", "command": "x"}, {"clId": "b"}"#, "clId", "cliId"),
-    ] {
-        let text = one(bot).unwrap_err();
-        let wanted = format!("bots.json:1: unknown key \"{typed}\"; did you mean \"{ours}\"?");
-        assert!(text.contains(&wanted), "{bot}: {text}");
+fn a_key_one_edit_away_from_any_of_ours_is_named_whatever_its_value() {
+    for ours in keys::KEYS {
+        let (first, rest) = ours.split_at(1);
+        let swapped = format!("{}{first}{}", &rest[..1], &rest[1..]);
+        for typed in [rest.to_owned(), format!("{ours}x"), format!("x{rest}"), swapped] {
+            let mut bots = vec![format!(r#"{{"name": "b", "command": "x", "{typed}": [1]}}"#)];
+            if ["name", "cliId"].contains(ours) {
+                bots.push(format!(r#"{{"{typed}": "b", "command": "x"}}"#));
+            }
+            for bot in bots {
+                let text = one(&bot).unwrap_err();
+                let wanted =
+                    format!("bots.json:1: unknown key \"{typed}\"; did you mean \"{ours}\"?");
+                assert!(text.contains(&wanted), "{bot}: {text}");
+            }
+        }
     }
-    // The host program's own.
-    for key in [r#""ens": "x""#, r#""game": "go""#, r#""env": {}, "envs": {}"#, r#""names": ["x"]"#]
-    {
+}
+
+#[test]
+fn keys_of_the_host_program_are_left_alone_also_the_one_that_comes_near_ours() {
+    for key in [
+        r#""larkAppId": "cli_x", "larkAppSecret": "s", "allowedUsers": ["ou_x"], "lang": "en""#,
+        r#""workingDirs": ["~/a", "~/b"], "workingDir": "~/a""#,
+        r#""workingDirs": []"#,
+        r#""defaultWorkingDir": 1, "sandboxPaths": {}, "model": "m", "brand": "lark", "riff": {}"#,
+    ] {
         one(&format!("{{\"name\": \"b\", \"command\": \"x\", {key}}}")).unwrap();
     }
+    let text = one(r#"{"name": "b", "command": "x", "workingDirs": "~/a"}"#).unwrap_err();
+    assert!(text.contains("did you mean \"workingDir\"?"), "{text}");
 }
 
 #[test]

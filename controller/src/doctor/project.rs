@@ -15,7 +15,13 @@ const ID: &str = "owners";
 
 /// Looks for files in the current folder that a session can't change because of their owner or group.
 pub(super) fn foreign_owners(facts: &Facts) -> Check {
-    judge(facts.cwd.as_path(), facts.writer())
+    match facts.cwd() {
+        Ok(cwd) => judge(cwd.as_path(), facts.writer()),
+        Err(failure) => {
+            let fix = failure.hints.into_iter().next();
+            Check::bad(ID, Status::Warning, failure.message, "no session can be run in it", fix)
+        }
+    }
 }
 
 fn judge(project: &Path, writer: Writer) -> Check {

@@ -17,6 +17,7 @@ pub mod sockets;
 pub mod ssh;
 pub mod storage;
 mod system;
+pub mod umask;
 
 pub use files::{Files, Kind, Located};
 pub use launch::{LaunchView, PRIVATE, is_private};
@@ -28,6 +29,7 @@ pub use system::{is_below, is_system};
 use crate::error::{Context, Failure, Kind as FailureKind, Result};
 use crate::session::store::{StateDir, show};
 use landbox_shared::path::AbsPath;
+use landbox_shared::trust;
 use rustix::process::DumpableBehavior;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -48,8 +50,8 @@ pub struct Facts {
     pub home_spelled: PathBuf,
     /// The canonical home folder.
     pub home: AbsPath,
-    /// The canonical current folder.
-    pub cwd: AbsPath,
+    /// The canonical current folder; `None` where it is gone, or can't be looked at.
+    pub cwd: Option<AbsPath>,
     /// Kernel version, first two numbers.
     pub kernel: (u32, u32),
     /// Every mount of this namespace.
@@ -82,21 +84,29 @@ impl Facts {
         owners::Writer { uid: self.uid, gid: self.gid, maps_everyone: self.maps_everyone }
     }
 
+    /// The current folder, for what can't go on without one.
+    pub fn cwd(&self) -> Result<&AbsPath> {
+        self.cwd.as_ref().ok_or_else(|| {
+            let message = "the current folder is gone, or can't be looked at";
+            Failure::new(FailureKind::Usage, message).hint("go to one that is there: cd ~")
+        })
+    }
+
     /// Asks the kernel.
     pub fn gather() -> Result<Self> {
         let files = Files::default();
         let home_spelled = home()?;
-        let home = existing_dir(&files, &home_spelled, "your home folder")?;
+        let home = existing_dir(&files, &home_spelled).ok_or_else(|| {
+            let shown = show(&home_spelled);
+            bad_home(format!("your home folder {shown} is not a folder that can be entered"))
+        })?;
         // Before anything is made in it.
         if is_system(&home) {
-            return Err(Failure::new(
-                FailureKind::Usage,
-                format!("your home folder can't be {home}: that is a system folder"),
-            )
-            .hint("set HOME to your home folder: export HOME=~"));
+            return Err(bad_home(format!(
+                "your home folder can't be {home}: that is a system folder"
+            )));
         }
-        let cwd = std::env::current_dir().context(|| "can't find the current folder".into())?;
-        let cwd = existing_dir(&files, &cwd, "the current folder")?;
+        let cwd = std::env::current_dir().ok().and_then(|cwd| existing_dir(&files, &cwd));
         let state_dir = canonical(&files, &StateDir::locate(&home_spelled), "the state folder")?;
         let config_dir = canonical(&files, &config_dir(&home_spelled), "the configuration folder")?;
         let key_dir = match root::config_dir()? {
@@ -131,17 +141,31 @@ impl Facts {
 pub fn home() -> Result<PathBuf> {
     let home = std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
     let Some(home) = home else {
-        return Err(Failure::new(FailureKind::Usage, "HOME is not set")
-            .hint("set HOME to your home folder: export HOME=~"));
+        return Err(bad_home("HOME is not set".into()));
     };
     if home.is_absolute() {
         Ok(home)
     } else {
-        Err(Failure::new(
-            FailureKind::Usage,
-            format!("HOME must be an absolute path, not {}", show(&home)),
-        )
-        .hint("set HOME to your home folder: export HOME=~"))
+        Err(bad_home(format!("HOME must be an absolute path, not {}", show(&home))))
+    }
+}
+
+/// What is wrong with `HOME`, and what it should be. A shell makes of `~` what `HOME` says.
+fn bad_home(message: String) -> Failure {
+    let passwd = std::fs::read("/etc/passwd").unwrap_or_default();
+    let listed = trust::home_of(&passwd, rustix::process::geteuid().as_raw());
+    let good = |home: &PathBuf| {
+        let usable = existing_dir(&Files::default(), home).is_some_and(|home| !is_system(&home));
+        usable && show(home) == home.to_string_lossy()
+    };
+    let failure = Failure::new(FailureKind::Usage, message);
+    match listed.filter(good) {
+        Some(home) => {
+            let home = home.to_string_lossy();
+            let quoted = shell_words::quote(&home);
+            failure.hint(format!("set HOME to your home folder: export HOME={quoted}"))
+        }
+        None => failure.hint("set HOME to a folder of your own: export HOME=DIR"),
     }
 }
 
@@ -206,15 +230,9 @@ fn canonical(files: &Files, path: &Path, what: &str) -> Result<AbsPath> {
     })
 }
 
-/// The canonical form of a folder that must exist.
-fn existing_dir(files: &Files, path: &Path, what: &str) -> Result<AbsPath> {
-    match files.locate(path) {
-        Some(Located { path, kind: Kind::Dir, .. }) => Ok(path),
-        Some(_) | None => Err(Failure::new(
-            FailureKind::Usage,
-            format!("{what} {} is not a folder that can be entered", show(path)),
-        )),
-    }
+/// The canonical form of a folder, if it is there.
+fn existing_dir(files: &Files, path: &Path) -> Option<AbsPath> {
+    files.locate(path).filter(|at| at.kind == Kind::Dir).map(|at| at.path)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Whether the owner of a session can write in the project at all. No unprivileged overlay can copy up a file whose owner
 //! or group the session does not map, and root's session has no capability to write what is another's.
 
+use crate::error::{Failure, Kind, Result};
 use crate::ui::text::counted;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use std::os::unix::fs::MetadataExt;
@@ -54,6 +55,18 @@ impl Writer {
     }
 }
 
+/// Refuses a project that can't be listed and entered: nobody could review what a session did to it.
+pub fn require_open(project: &Path) -> Result<()> {
+    match accessat(CWD, project, Access::READ_OK | Access::EXEC_OK, AtFlags::EACCESS) {
+        Ok(()) => Ok(()),
+        Err(e) => {
+            let shown = crate::session::store::show(project);
+            Err(Failure::new(Kind::Usage, format!("you can't look into {shown}: {e}"))
+                .hint("chmod u+rx opens a folder of your own; or work in another: --workdir DIR"))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -71,5 +84,7 @@ mod tests {
         let root = Writer { gid: meta.gid() + 1, maps_everyone: true, ..writer };
         assert_eq!(root.warning(dir.path()), None);
         assert!(Writer { uid: meta.uid() + 1, ..root }.warning(dir.path()).is_some());
+        assert!(require_open(dir.path()).is_ok());
+        assert!(require_open(&dir.path().join("gone")).is_err());
     }
 }

@@ -74,11 +74,18 @@ pub fn discard(state: &StateDir, id: &SessionId) -> Result<()> {
     // Recorded first: a half-removed layer must never be landed.
     let recorded = match session.save_state() {
         Ok(()) => true,
-        Err(full) => {
-            record_by_name(&session, &gone).map_err(|_| full)?;
-            empty(&gone)?;
-            false
-        }
+        Err(full) => match record_by_name(&session, &gone) {
+            Ok(()) => {
+                empty(&gone)?;
+                false
+            }
+            // A name may cost room, too. What is nobody's change goes first, then.
+            Err(_) => {
+                make_room(&session).map_err(|_| full)?;
+                session.save_state()?;
+                true
+            }
+        },
     };
     remove_all(&parts)?;
     // What went has made room, as a rule. Where it has not, the name goes on saying it.
@@ -95,6 +102,14 @@ fn record_by_name(session: &Session, gone: &Path) -> io::Result<()> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => std::fs::create_dir(gone),
         other => other,
     }
+}
+
+/// Removes what a session keeps beside its changes, and has the file system count what that gives.
+fn make_room(session: &Session) -> Result<()> {
+    remove_all(&["checkpoints", "tmp", "vartmp"].map(|name| session.dir.join(name)))?;
+    let what = || format!("can't sync {}", show(&session.dir));
+    let dir = std::fs::File::open(&session.dir).context(what)?;
+    rustix::fs::syncfs(&dir).context(what)
 }
 
 fn remove_all(parts: &[PathBuf]) -> Result<()> {

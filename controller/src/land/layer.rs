@@ -5,6 +5,7 @@ use super::changeset::{Bodies, Change, Changeset, OldBytes};
 use super::ignore::{Owner, assign_groups};
 use super::live::{self, Spool};
 use super::renames;
+use super::rules;
 use super::scan::{self, Facts, Seen, TooMany};
 use super::select::{Part, Selection};
 use super::tree::{self, Time, Tree};
@@ -108,7 +109,13 @@ impl LayerView {
         (path, past): (&Path, bool),
         seen: Seen,
     ) -> Result<Self> {
-        let upper = Tree::open(path).context(|| format!("can't read the layer {}", show(path)))?;
+        let upper = match Tree::open(path) {
+            Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => {
+                let text = format!("can't read the layer {}: {}", layer.id, rules::UNREADABLE);
+                return Err(Failure::new(Kind::Failed, text));
+            }
+            opened => opened.context(|| format!("can't read the layer {}", show(path)))?,
+        };
         let real = match Tree::open(layer.target.as_path()) {
             Ok(tree) => Some(tree),
             Err(e) if tree::is_absence(&e) => None,
@@ -118,8 +125,8 @@ impl LayerView {
         if past {
             store.look_past();
         }
-        let facts = facts_of(session, layer, &store);
-        let masks = facts.masks.clone();
+        let facts = facts_of(session, layer, &store, real.as_ref());
+        let (masks, behind) = (facts.masks.clone(), facts.behind);
         let what = || format!("can't scan the layer {}", layer.id);
         let scanned = scan::scan(&facts, &upper, real.as_ref(), &mut store, seen);
         let (mut changeset, seen) = match scanned {
@@ -144,8 +151,9 @@ impl LayerView {
         let unsaved = store.save(ended).err().map(|failure| failure.message);
         let owner = Owner::from_env(layer.target.as_path());
         let note = assign_groups(&layer.target, layer.kind, &mut changeset.changes, &owner);
-        let note =
-            [unsaved, note].into_iter().flatten().reduce(|all, more| format!("{all}; {more}"));
+        let behind = behind.then(|| BEHIND.to_owned());
+        let notes = [unsaved, behind, note].into_iter().flatten();
+        let note = notes.reduce(|all, more| format!("{all}; {more}"));
         renames::pair(&mut changeset.changes);
         let parts = BTreeMap::new();
         Ok(Self {
@@ -233,19 +241,34 @@ impl Bodies for LayerView {
     }
 }
 
-/// What a scan of a layer needs to know.
-pub(crate) fn facts_of<'a>(session: &Session, layer: &'a LayerPolicy, store: &Store) -> Facts<'a> {
+/// What it means that the clock is behind the time of the session's start.
+const BEHIND: &str = "this machine's clock has gone back since the session started, so the time of a file does not tell \
+                      whether the session saw it as it is";
+
+/// What a scan of a layer over `real` needs to know.
+pub(crate) fn facts_of<'a>(
+    session: &Session,
+    layer: &'a LayerPolicy,
+    store: &Store,
+    real: Option<&Tree>,
+) -> Facts<'a> {
     let launches = &session.state.launches;
     let launch = launches.last().map_or(0, |launch| launch.number);
     let lands = match layer.kind {
         LayerKind::Project | LayerKind::Worktree => true,
         LayerKind::Home | LayerKind::Mount => false,
     };
+    // What never lands is only looked at: what is there now is what it is compared with.
+    let epoch = if lands { epoch(launches, &layer.id, store.scanned) } else { Some((i64::MAX, 0)) };
+    // What is changed then seems older than the session, so no time says that something is.
+    let behind = lands
+        && epoch.is_some_and(|epoch| tree::now() < epoch)
+        && real.is_some_and(|real| tree::has_kernel_time(real.root()));
     Facts {
         layer,
         masks: masks_of(session, layer),
-        // What never lands is only looked at: what is there now is what it is compared with.
-        epoch: if lands { epoch(launches, &layer.id, store.scanned) } else { Some((i64::MAX, 0)) },
+        epoch: if behind { Some((i64::MIN, 0)) } else { epoch },
+        behind,
         all_git: layer.kind == LayerKind::Worktree,
         root: store.root_of(launch),
         launch,

@@ -36,7 +36,9 @@ pub mod watch;
 
 pub use layer::is_untouched;
 pub use origin::forget_origins;
-pub use review::{LeftBehind, counts, layer_files, left_behind, other_layers, owner_edits};
+pub use review::{
+    LeftBehind, counts, counts_and_ignored, layer_files, left_behind, other_layers, owner_edits,
+};
 
 use crate::error::{Failure, Kind, Result};
 use crate::session::store::{Session, StateDir};

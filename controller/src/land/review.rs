@@ -77,7 +77,7 @@ impl Review {
 
     fn seen(session: &Session, mut view: LayerView, selection: Selection) -> Result<Self> {
         view.narrow(&selection);
-        let picked = selection.pick(&view.changeset)?;
+        let picked = selection.pick(&view.changeset, &session.snapshot.id)?;
         let digest = digest(&[&view.changeset], |c| picked.holds(c));
         let mut review = Self { view, picked, resolution: Resolution::default(), digest };
         if !selection.all {
@@ -99,10 +99,14 @@ impl Review {
     }
 
     /// The changed paths that a typed path means, as the one folder or file they lie in.
-    pub fn path_of(&self, wanted: &Wanted) -> Result<RelPath> {
+    pub fn path_of(&self, session: &Session, wanted: &Wanted) -> Result<RelPath> {
         let changed = |path: &RelPath| self.selected().any(|c| c.path.is_within(path));
         let readings = wanted.readings(&self.view.changeset.target)?;
-        readings.into_iter().flatten().find(changed).ok_or_else(|| wanted.unmatched())
+        readings
+            .into_iter()
+            .flatten()
+            .find(changed)
+            .ok_or_else(|| wanted.unmatched(&session.snapshot.id))
     }
 
     /// Whether the session was running when it was looked at.
@@ -123,6 +127,11 @@ impl Review {
     /// How many changes of a group there are, chosen or not.
     pub fn count(&self, group: Group) -> u64 {
         self.view.changeset.changes.iter().filter(|c| c.group == group).count() as u64
+    }
+
+    /// Whether the session has commits that its owner has not got, as far as can be told.
+    pub fn has_commits(&self, session: &Session) -> bool {
+        unkept(session, &self.view).is_ok_and(|count| count > 0)
     }
 
     /// What can land of the selection, read for a review by hand.
@@ -367,9 +376,14 @@ fn start(file: std::fs::File) -> Option<Vec<u8>> {
 /// The figures of a session's project layer, for the line at its end and for lists. What was clean is recorded. `live`
 /// says whether the task may still be running: its own controller knows best.
 pub fn counts(session: &Session, live: bool) -> Result<ChangeCounts> {
+    counts_and_ignored(session, live).map(|(counts, _)| counts)
+}
+
+/// The same, and how many changes beside those the ignore rules cover.
+pub fn counts_and_ignored(session: &Session, live: bool) -> Result<(ChangeCounts, u64)> {
     let mut out = ChangeCounts { files: 0, added: 0, deleted: 0 };
     if project_of(session).is_none() || session.state.landing.discarded_at.is_some() {
-        return Ok(out);
+        return Ok((out, 0));
     }
     let review = Review::with(session, None, Selection::default(), live, false)?;
     let changes: Vec<&Change> = review.selected().collect();
@@ -378,7 +392,7 @@ pub fn counts(session: &Session, live: bool) -> Result<ChangeCounts> {
         out.added += figures.added.unwrap_or(0);
         out.deleted += figures.deleted.unwrap_or(0);
     }
-    Ok(out)
+    Ok((out, review.count(Group::Ignored)))
 }
 
 /// The changed paths of a session's project layer that its owner has changed, too, since the session did.

@@ -14,6 +14,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::time::SystemTime;
 
 /// A folder held open, below which everything happens.
 #[derive(Debug)]
@@ -208,6 +209,12 @@ pub(crate) fn has_kernel_time(fd: impl AsFd) -> bool {
         [0xEF53, 0x5846_5342, 0x9123_683E, 0x0102_1994, 0xF2F5_2010, 0xCA45_1A4E, 0x794C_7630];
     let kind = fs::fstatfs(fd).ok().and_then(|stat| u32::try_from(stat.f_type).ok());
     kind.is_some_and(|kind| LOCAL.contains(&kind))
+}
+
+/// The time, as file systems of this kernel write it.
+pub(crate) fn now() -> Time {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    (i64::try_from(since.as_secs()).unwrap_or(i64::MAX), since.subsec_nanos())
 }
 
 /// The names in an open folder, in no order, without `.` and `..`.

@@ -20,6 +20,7 @@ use landbox_shared::id::LayerId;
 use landbox_shared::plan::{Op, Plan};
 use landbox_shared::wire;
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
 use rustix::process::Signal;
 use std::io::Write;
 use std::os::fd::OwnedFd;
@@ -139,7 +140,7 @@ pub fn reap(child: &mut Process) {
         while let Some(limit) = remaining(deadline) {
             let mut fds = [PollFd::new(&pidfd, PollFlags::IN)];
             match rustix::event::poll(&mut fds, Some(&limit)) {
-                Err(rustix::io::Errno::INTR) => {}
+                Err(Errno::INTR) => {}
                 Ok(_) | Err(_) => break,
             }
         }
@@ -296,7 +297,7 @@ fn wait(
             PollFd::from_borrowed_fd(std::os::fd::AsFd::as_fd(signals), PollFlags::IN),
         ];
         match rustix::event::poll(&mut fds, Some(&limit)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) | Err(Errno::INTR) => {}
             Err(e) => {
                 return Err(Refusal::Other(Failure::new(
                     Kind::Failed,
@@ -331,6 +332,21 @@ pub fn exec_frame(exec: &Exec) -> Result<(Vec<u8>, Digest)> {
 /// What fuse-overlayfs says of a folder whose path leads elsewhere inside.
 const UNPLACED: &str = "cannot retrieve path";
 
+/// What an error number means that says that a limit of this process is met, and what to do.
+pub fn limit_met(errno: i32) -> Option<&'static str> {
+    let files = [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
+    files.contains(&errno).then_some(
+        "too few files may be open at once here: ulimit -n 1024 raises that, as far as ulimit -Hn lets it",
+    )
+}
+
+/// The same of starting a process.
+pub(super) fn no_process(errno: i32) -> Option<&'static str> {
+    (errno == Errno::AGAIN.raw_os_error()).then_some(
+        "you may have no more processes: ulimit -u says how many, ps -u \"$USER\" lists them",
+    )
+}
+
 /// What a failure of the helper means for the person at the terminal.
 pub fn explain(failure: &event::Failure) -> Failure {
     let kind = match failure.stage {
@@ -358,6 +374,7 @@ pub fn explain(failure: &event::Failure) -> Failure {
         let error = std::io::Error::from_raw_os_error(failure.errno);
         text.push_str(&format!(": {error}"));
     }
+    let limit = limit_met(failure.errno).or_else(|| no_process(failure.errno));
     let hint = match failure.stage {
         Stage::Lock => "another launch holds the session; landbox ls shows it",
         Stage::Layer if failure.detail.contains(UNPLACED) => {
@@ -381,7 +398,7 @@ pub fn explain(failure: &event::Failure) -> Failure {
         | Stage::Release
         | Stage::Watch => "landbox doctor says what this machine lacks",
     };
-    Failure::new(kind, text).hint(hint)
+    Failure::new(kind, text).hint(limit.unwrap_or(hint))
 }
 
 #[cfg(test)]

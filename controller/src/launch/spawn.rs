@@ -94,7 +94,11 @@ pub fn start(helper: &Path, stdio: [OwnedFd; 3]) -> Result<Helper> {
     )
     .context(what)?;
     let [stdin, stdout, stderr] = stdio;
-    let child = spawn(helper, [stdin, stdout, stderr, frames_in, theirs]).context(what)?;
+    let child = spawn(helper, [stdin, stdout, stderr, frames_in, theirs]).context(what);
+    let child = child.map_err(|failure| match failure.errno.and_then(super::no_process) {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    })?;
     Ok(Helper { child, frames: Some(File::from(frames_out)), events: EventSocket::new(ours) })
 }
 

@@ -102,9 +102,14 @@ fn epoch(target: &Path) -> Option<Epoch> {
     Some(stamp)
 }
 
+/// The time on a folder's file system. Linux 6.13 gives a change a time of its own, later than all before it and earlier
+/// than all after it, where the time before that was looked at; an older one that of the clock's last tick.
 fn stamp(target: &Path) -> Option<Epoch> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-    let file = fs::open(target, flags, Mode::from_raw_mode(0o600)).ok()?;
+    let mode = Mode::from_raw_mode(0o600);
+    let file = fs::open(target, flags, mode).ok()?;
+    fs::fstat(&file).ok()?;
+    fs::fchmod(&file, mode).ok()?;
     let stat = fs::fstat(&file).ok()?;
     Some(Epoch { seconds: stat.st_ctime, nanoseconds: u32::try_from(stat.st_ctime_nsec).ok()? })
 }
@@ -179,7 +184,7 @@ fn copy_attributes(real: &OwnedFd, ours: &OwnedFd) -> Result<(), Errno> {
         let bytes = value.get(..length).unwrap_or_default();
         match fs::fsetxattr(ours, name, bytes, XattrFlags::empty()) {
             // A state folder without these attributes still carries layers.
-            Ok(()) | Err(Errno::NOTSUP | Errno::NOSPC | Errno::TOOBIG) => {}
+            Ok(()) | Err(Errno::NOTSUP | Errno::NOSPC | Errno::DQUOT | Errno::TOOBIG) => {}
             Err(e) => return Err(e),
         }
     }
@@ -235,5 +240,33 @@ mod tests {
         let after = std::fs::metadata(dir.path()).unwrap();
         assert_eq!((before.mtime(), before.mtime_nsec()), (after.mtime(), after.mtime_nsec()));
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn an_epoch_is_later_than_what_lies_anywhere_below_and_earlier_than_what_comes() {
+        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+        let mut numbers = release.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
+        let fine = (numbers.next().unwrap(), numbers.next().unwrap()) >= (6, 13);
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("sub")).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        for number in 0..50 {
+            let file = dir.path().join("sub").join(number.to_string());
+            let time = || {
+                let meta = std::fs::metadata(&file).unwrap();
+                (meta.ctime(), meta.ctime_nsec())
+            };
+            std::fs::write(&file, "1").unwrap();
+            if number % 2 == 0 {
+                // Looked at, it gets a time of its own when it changes.
+                time();
+                std::fs::write(&file, "2").unwrap();
+            }
+            let epoch = epoch(dir.path()).unwrap();
+            let epoch = (epoch.seconds, i64::from(epoch.nanoseconds));
+            assert!(if fine { time() < epoch } else { time() <= epoch }, "{number}");
+            std::fs::write(&file, "3").unwrap();
+            assert!(time() >= epoch, "{number}");
+        }
     }
 }

@@ -203,11 +203,13 @@ fn layers(plan: &mut Compiled, policy: &Policy, view: &LaunchView) -> Result<()>
 fn own(plan: &mut Compiled, view: &LaunchView) -> Result<(), PathError> {
     let inside = AbsPath::new(INSIDE)?;
     match &view.exe {
-        Some(exe) => plan.ops.push(Op::Bind {
-            source: exe.clone(),
-            target: inside.join("bin/landbox")?,
-            access: Access::ReadOnly,
-        }),
+        // By the name of the host program, too: what was written for that one sends by it.
+        Some(exe) => {
+            for name in ["bin/landbox", "bin/botmux"] {
+                let (source, target) = (exe.clone(), inside.join(name)?);
+                plan.ops.push(Op::Bind { source, target, access: Access::ReadOnly });
+            }
+        }
         None => plan.warnings.push(
             "this program's file was replaced while it ran, so there is no landbox inside".into(),
         ),

@@ -109,8 +109,11 @@ const HEAD: [&str; 7] = [
     "tmpfs /dev/shm 1777",
 ];
 const LAYERS: [&str; 2] = ["layer home /home/u []", "layer project /home/u/p []"];
-const TAIL: [&str; 2] =
-    ["bind /opt/landbox on /run/landbox/bin/landbox ro", "private outbox /run/landbox/outbox rw"];
+const TAIL: [&str; 3] = [
+    "bind /opt/landbox on /run/landbox/bin/landbox ro",
+    "bind /opt/landbox on /run/landbox/bin/botmux ro",
+    "private outbox /run/landbox/outbox rw",
+];
 
 /// What lies between the fixed head and the fixed tail.
 fn middle(policy: &Policy, view: &LaunchView) -> Vec<String> {

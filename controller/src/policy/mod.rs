@@ -52,6 +52,19 @@ pub(crate) fn refuse(message: String) -> Failure {
     Failure::new(Kind::Usage, message)
 }
 
+/// Refuses flags that ask for a boundary where the bot has none: never silently less than what was typed.
+pub fn bare(config: &Config, flags: &Flags) -> Result<()> {
+    let asked = [("--hide", &flags.hide), ("--read-only", &flags.read_only)];
+    match asked.into_iter().find(|(_, paths)| !paths.is_empty()) {
+        Some((flag, _)) if !config.sandbox => Err(Failure::new(
+            Kind::Refused,
+            format!("{flag} needs the sandbox, and this bot has \"sandbox\": false"),
+        )
+        .hint("let it have its sandbox, or leave the flag out")),
+        Some(_) | None => Ok(()),
+    }
+}
+
 /// Decides what a session may do. `env` is a look into the caller's environment.
 pub fn resolve(
     config: &Config,

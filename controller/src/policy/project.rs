@@ -23,9 +23,12 @@ pub fn working_dir(config: &Config, flags: &Flags, facts: &Facts) -> Result<AbsP
             }
             entry.clone()
         }
-        (None, None) => return Ok(facts.cwd.clone()),
+        (None, None) => return facts.cwd().cloned(),
     };
-    match paths::locate(&entry, &facts.cwd, facts)? {
+    let whole = entry.text.as_bytes().starts_with(b"/") || entry.text.as_bytes().starts_with(b"~");
+    // What is whole by itself needs no other folder.
+    let below = if whole { &facts.home } else { facts.cwd()? };
+    match paths::locate(&entry, below, facts)? {
         Located { path, kind: FileKind::Dir, .. } => Ok(path),
         Located { kind: FileKind::Missing, .. } => {
             Err(paths::refusal(&entry, "there is no such folder"))

@@ -26,7 +26,7 @@ impl Machine {
             maps_everyone: false,
             home_spelled: root.join("h"),
             home: abs("h"),
-            cwd: abs("h/p"),
+            cwd: Some(abs("h/p")),
             kernel: (6, 1),
             mounts: vec![mount("/", "ext4")],
             state_dir: abs("h/.local/state/landbox"),

@@ -1,7 +1,7 @@
 //! One way through the loop: from a descriptor to another without ever waiting. Keys and standard input go in this way,
 //! the terminal's output comes out.
 
-use super::pace::ends_line;
+use super::pace::Keys;
 use rustix::event::PollFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -42,8 +42,8 @@ pub(super) struct Feed {
     ended: bool,
     moved: u64,
     commanded: bool,
-    /// Whether it is to be noticed when a line ends, and whether one has.
-    lines: Option<bool>,
+    /// Of keys: what was typed.
+    keys: Option<Keys>,
 }
 
 impl Feed {
@@ -57,13 +57,13 @@ impl Feed {
             ended: false,
             moved: 0,
             commanded: false,
-            lines: None,
+            keys: None,
         }
     }
 
-    /// Of keys, whose lines count.
+    /// Of keys, which are told of.
     pub(super) fn of_keys(from: Side, to: Side) -> Self {
-        Self { lines: Some(false), ..Self::new(from, to) }
+        Self { keys: Some(Keys::default()), ..Self::new(from, to) }
     }
 
     fn is_empty(&self) -> bool {
@@ -85,9 +85,9 @@ impl Feed {
         self.commanded
     }
 
-    /// Whether a line has ended since this was last asked.
-    pub(super) fn take_line(&mut self) -> bool {
-        self.lines.as_mut().is_some_and(std::mem::take)
+    /// What was typed since this was last asked.
+    pub(super) fn take_keys(&mut self) -> Keys {
+        self.keys.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// The descriptor to wait for, if any: the source while there is nothing to hand on, else the sink.
@@ -127,8 +127,8 @@ impl Feed {
                     let came = room.get(..n).unwrap_or_default();
                     self.commanded =
                         self.commanded || came.iter().any(|b| matches!(b, 0x0e | 0x1b));
-                    if let Some(line) = &mut self.lines {
-                        *line |= ends_line(came);
+                    if let Some(keys) = &mut self.keys {
+                        keys.add(came);
                     }
                     self.end += n;
                 }

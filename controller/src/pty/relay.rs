@@ -3,7 +3,7 @@
 
 use super::copy::Copy;
 use super::feed::{Feed, Side};
-use super::pace::{Pace, Rhythm};
+use super::pace::{Keys, Pace, Rhythm};
 use super::signals::{Caught, Signals};
 use super::stdio::Ours;
 use super::terminal::{Restore, Terminal};
@@ -213,8 +213,8 @@ impl Loop<'_> {
             self.advance_screen(screen_ready);
             advance(&mut self.stdin, stdin_ready);
             if let Some(turns) = &mut turns {
-                let line = self.keys.as_mut().filter(|_| keys_ready).map(Feed::take_line);
-                turns.follow(line, screen_ready);
+                let typed = self.keys.as_mut().filter(|_| keys_ready).map(Feed::take_keys);
+                turns.follow(typed, screen_ready);
             }
             if signalled && let Some(signal) = self.handle_signals() {
                 return End::Signal(signal);
@@ -354,10 +354,14 @@ struct Turns<'a> {
 }
 
 impl Turns<'_> {
-    /// Goes on: keys that came say whether a line ended with them.
-    fn follow(&mut self, keys: Option<bool>, output: bool) {
+    /// Goes on with keys that came, and output.
+    fn follow(&mut self, keys: Option<Keys>, output: bool) {
         let now = Instant::now();
-        if keys.is_some_and(|line| self.rhythm.keys(line, now)) {
+        let meaning = keys.map(|keys| self.rhythm.keys(keys, now)).unwrap_or_default();
+        if meaning.typing {
+            self.pace.typing();
+        }
+        if meaning.turn {
             self.pace.turn();
         }
         if output {

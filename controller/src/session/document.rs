@@ -2,7 +2,7 @@
 
 use super::egress::Ledger;
 use super::model::{Boundary, Launch, LaunchFailure, Phase};
-use super::store::{Session, show};
+use super::store::Session;
 use super::traffic;
 use crate::document::{bytes_array_entry, bytes_entry};
 use crate::land::checkpoint::{Checkpoint, Skipped};
@@ -12,6 +12,7 @@ use landbox_shared::path::{AbsPath, RelPath};
 use landbox_shared::policy::{Backend, LayerKind, Network, SeccompProfile};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
+use std::os::unix::ffi::OsStrExt;
 
 /// What is not in the session's folder and must be found out for the document.
 #[derive(Clone, Debug, Default)]
@@ -130,24 +131,17 @@ impl Serialize for Document<'_> {
         };
         map.serialize_entry("layers", &layers)?;
         bytes_array_entry(&mut map, "real_writes", &raw_paths(&self.real_writes()))?;
+        let hidden: Vec<&AbsPath> = policy.masks.iter().map(|mask| &mask.path).collect();
+        bytes_array_entry(&mut map, "hidden", &raw_paths(&hidden))?;
+        let read_only: Vec<&AbsPath> = policy.read_only.iter().collect();
+        bytes_array_entry(&mut map, "read_only", &raw_paths(&read_only))?;
         let sockets: Vec<&AbsPath> = self.findings.reachable_sockets.iter().collect();
         bytes_array_entry(&mut map, "reachable_sockets", &raw_paths(&sockets))?;
         map.serialize_entry("changes", &state.changes)?;
         let edits = &self.findings.owner_edits;
         let edits: Vec<&[u8]> = edits.iter().map(RelPath::as_bytes).collect();
         bytes_array_entry(&mut map, "owner_edits", &edits)?;
-        map.serialize_entry(
-            "landing",
-            &serde_json::json!({
-                "pending": self.is_pending(),
-                "count": state.landing.count,
-                "last_at": state.landing.last_at,
-                "discarded_at": state.landing.discarded_at,
-                "undone": state.landing.undone.len(),
-                "undo": self.findings.undo,
-                "receipts": self.findings.receipts.iter().map(|p| show(p)).collect::<Vec<_>>(),
-            }),
-        )?;
+        map.serialize_entry("landing", &LandingFace(self))?;
         map.serialize_entry("checkpoints", &self.findings.checkpoints)?;
         map.serialize_entry("turns", &state.turns)?;
         map.serialize_entry("checkpoint_skipped", &self.findings.skipped)?;
@@ -177,6 +171,25 @@ impl Serialize for FailureFace {
         let path = self.0.path.as_ref().and_then(|text| bytes::unescape(text));
         bytes_entry(&mut map, "path", path.as_deref())?;
         map.serialize_entry("message", &self.0.message)?;
+        map.end()
+    }
+}
+
+struct LandingFace<'a>(&'a Document<'a>);
+
+impl Serialize for LandingFace<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Document { session, findings } = self.0;
+        let landing = &session.state.landing;
+        let receipts = findings.receipts.iter().map(|path| path.as_os_str().as_bytes());
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("pending", &self.0.is_pending())?;
+        map.serialize_entry("count", &landing.count)?;
+        map.serialize_entry("last_at", &landing.last_at)?;
+        map.serialize_entry("discarded_at", &landing.discarded_at)?;
+        map.serialize_entry("undone", &landing.undone.len())?;
+        map.serialize_entry("undo", &findings.undo)?;
+        bytes_array_entry(&mut map, "receipts", &receipts.collect::<Vec<_>>())?;
         map.end()
     }
 }
@@ -285,6 +298,8 @@ mod tests {
             "boundary",
             "layers",
             "real_writes",
+            "hidden",
+            "read_only",
             "reachable_sockets",
             "changes",
             "owner_edits",

@@ -45,11 +45,13 @@ pub struct Listing {
 }
 
 impl StateDir {
-    /// The folder that the environment names, or the default below `home`.
+    /// The folder that the environment names, or the default below `home`. As the base directory rules say, a relative
+    /// `XDG_STATE_HOME` is ignored.
     pub fn locate(home: &Path) -> PathBuf {
         let named = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+        let state_home = || named("XDG_STATE_HOME").filter(|dir| dir.is_absolute());
         named("LANDBOX_STATE_DIR")
-            .or_else(|| named("XDG_STATE_HOME").map(|dir| dir.join("landbox")))
+            .or_else(|| state_home().map(|dir| dir.join("landbox")))
             .unwrap_or_else(|| home.join(".local/state/landbox"))
     }
 
@@ -66,7 +68,8 @@ impl StateDir {
             .recursive(true)
             .mode(0o700)
             .create(path)
-            .context(|| format!("can't make the state folder {}", show(path)))?;
+            .context(|| format!("can't make the state folder {}", show(path)))
+            .map_err(|failure| failure.hint("LANDBOX_STATE_DIR=DIR names another place for it"))?;
         let root = path
             .canonicalize()
             .context(|| format!("can't resolve the state folder {}", show(path)))?;

@@ -8,7 +8,7 @@
 //! prober flood FLOWS.json [FILE]            sends to every destination until it is ended; the file has the time
 //! prober again WORD..                       becomes this program anew, with these words
 //! prober serve PORT..                       listens on every address, and counts
-//! prober without-nf-tables CMD ARG..        becomes the command, on a kernel without them
+//! prober without PART CMD ARG..             becomes the command, on a kernel without nf-tables or landlock
 //! prober meddle FAULT CMD ARG..             runs the command with a hand in what it says to the packet filter
 //! prober write SCRATCH PATH..               every way of changing each path
 //! prober attack ATTACK.json                 everything there is: see `Attack`
@@ -93,8 +93,8 @@ fn document(args: &[&str]) -> Option<Result<Vec<u8>, serde_json::Error>> {
             let ports: Option<Vec<u16>> = ports.iter().map(|port| port.parse().ok()).collect();
             return Some(net::serve(&ports?).map(|()| Vec::new()).map_err(serde_json::Error::io));
         }
-        ["without-nf-tables", command @ ..] => {
-            return Some(Err(serde_json::Error::io(net::without_nf_tables(command))));
+        ["without", part, command @ ..] => {
+            return Some(Err(serde_json::Error::io(net::without(part, command)?)));
         }
         ["meddled-with", command @ ..] => {
             return Some(Err(serde_json::Error::io(net::meddled_with(command))));

@@ -225,7 +225,8 @@ worlds! {
         let outer = Outer::new();
         let policy = place.policy(&open());
         // The prober becomes the command with a filter that answers as a kernel without netfilter's netlink would.
-        let mut run = place.landbox(["without-nf-tables".as_ref(), world::bin("landbox").as_os_str()]);
+        let mut run = place.landbox(["without", "nf-tables"]);
+        run.args([world::bin("landbox")]);
         run.args(["run", "--overlay", "kernel", "--network"]).args([&policy]).args(["--", "echo", "RAN"]);
         let out = run.program(world::bin("prober")).within(&outer).output().expect(125);
         assert_eq!(out.text(), "");
@@ -245,7 +246,7 @@ worlds! {
             run.args(["--", "echo", "ran"]).program(program).within(&outer).output()
         };
         let landbox = world::bin("landbox");
-        run(&world::bin("prober"), &["without-nf-tables", landbox.to_str().unwrap()]).expect(125);
+        run(&world::bin("prober"), &["without", "nf-tables", landbox.to_str().unwrap()]).expect(125);
         assert_eq!(run(&landbox, &[]).ok().text(), "ran\n");
     }
 }

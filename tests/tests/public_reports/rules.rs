@@ -4,6 +4,7 @@ use super::read;
 use landbox_tests::world::World;
 use landbox_tests::{Place, worlds};
 use serde_json::json;
+use std::path::PathBuf;
 
 /// A bot with one list of one entry.
 fn bot(place: &Place, key: &str, entry: &str) {
@@ -129,6 +130,14 @@ worlds! {
         let holes: Vec<&str> =
             shown["real_writes"].as_array().unwrap().iter().map(|p| p.as_str().unwrap()).collect();
         assert!(!holes.iter().any(|p| p.ends_with("/k") || p.ends_with("/r")), "{holes:?}");
+        let (k, r) = (place.project.join("k"), place.project.join("r"));
+        let paths = |key: &str| -> Vec<PathBuf> { serde_json::from_value(shown[key].clone()).unwrap() };
+        assert!(paths("hidden").contains(&k) && paths("hidden").contains(&place.state()), "{shown:#}");
+        assert_eq!(paths("read_only"), std::slice::from_ref(&r));
+        // A person is told what the owner's own rules came to.
+        let text = place.landbox(["show"]).output().ok().text();
+        let rules: Vec<&str> = text.lines().filter(|line| line.starts_with("hidden") || line.starts_with("read-only")).collect();
+        assert_eq!(rules, [format!("hidden       {}", k.display()), format!("read-only    {}", r.display())]);
     }
 
     // A link in a folder that is real: what it leads to is not.

@@ -120,7 +120,7 @@ impl<'a> Landing<'a> {
     ) -> Result<Self> {
         let id = &site.session.snapshot.id;
         let set = view.changeset.clone();
-        let picked = order.selection.pick(&set)?;
+        let picked = order.selection.pick(&set, id)?;
         let holds = |c: &Change| picked.holds(c);
         let found = digest::digest(&[&set], holds);
         let chosen: Vec<&Change> = set.changes.iter().filter(|c| holds(c) && c.landable).collect();

@@ -58,7 +58,14 @@ pub(super) fn make(state: &StateDir, project: &AbsPath, tree: &Tree) -> Result<P
             Ok(own)
         }) {
             Ok(own) => return Ok(own),
-            Err(e) if e.kind() == io::ErrorKind::StorageFull => return Err(e).context(what),
+            Err(e)
+                if matches!(
+                    e.kind(),
+                    io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+                ) =>
+            {
+                return Err(e).context(what);
+            }
             // Not the owner's to write in, read-only, or somebody else's: the next one may do.
             Err(e) => last = Some(e),
         }

@@ -286,7 +286,7 @@ pub(super) fn steps(fixture: &Fixture) -> usize {
     let layer = project_of(&session).unwrap();
     let view = LayerView::read(&session, layer, false).unwrap();
     let selection = Selection::default();
-    let picked = selection.pick(&view.changeset).unwrap();
+    let picked = selection.pick(&view.changeset, &fixture.id).unwrap();
     let holds = |c: &&Change| picked.holds(c) && c.landable;
     let chosen: Vec<&Change> = view.changeset.changes.iter().filter(holds).collect();
     let project = Tree::open(&fixture.project).unwrap();

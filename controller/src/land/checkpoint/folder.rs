@@ -1,10 +1,11 @@
 //! The folder in which a session's checkpoints lie.
 
 use super::model::{Checkpoint, Head, Manifest};
-use super::{Skipped, start};
+use super::{Skipped, lift, start};
 use crate::error::{Context, Failure, Kind, Result};
 use crate::session::store::{Session, show, write_json};
 use landbox_shared::digest::Digest;
+use landbox_shared::id::SessionId;
 use rustix::fs::{FlockOperation, flock};
 use std::collections::HashSet;
 use std::fs::File;
@@ -16,6 +17,7 @@ const FOLDER: &str = "checkpoints";
 const REWINDING: &str = "rewinding";
 const SKIPPED: &str = "skipped";
 const NEXT: &str = "next";
+const LIFTED: &str = "lifted";
 
 /// The folder of a session's checkpoints, held against others.
 #[derive(Debug)]
@@ -39,17 +41,25 @@ pub fn skipped(session: &Session) -> Option<Skipped> {
     serde_json::from_slice(&std::fs::read(session.dir.join(FOLDER).join(SKIPPED)).ok()?).ok()
 }
 
+/// Whether a look has opened something up that its session had closed.
+pub(super) fn is_lifting(session: &Session) -> bool {
+    session.dir.join(FOLDER).join(LIFTED).exists()
+}
+
 /// Whether going back was cut short.
 pub(super) fn is_rewinding(session: &Session) -> bool {
     session.dir.join(FOLDER).join(REWINDING).exists()
 }
 
+const KEPT: &str = ".json";
+const GONE: &str = ".gone";
+
 /// The numbers of what lies there, in order.
-fn numbers(path: &Path) -> io::Result<Vec<u32>> {
+fn numbers(path: &Path, suffix: &str) -> io::Result<Vec<u32>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(path)? {
         let name = entry?.file_name();
-        found.extend(name.to_str().and_then(|n| n.strip_suffix(".json")?.parse::<u32>().ok()));
+        found.extend(name.to_str().and_then(|n| n.strip_suffix(suffix)?.parse::<u32>().ok()));
     }
     found.sort_unstable();
     Ok(found)
@@ -61,7 +71,18 @@ fn heads(path: &Path) -> Vec<Head> {
         let file = File::open(path.join(format!("{number}.json"))).ok()?;
         Head::read(number, &mut BufReader::new(file)).ok()
     };
-    numbers(path).unwrap_or_default().into_iter().filter_map(head).collect()
+    numbers(path, KEPT).unwrap_or_default().into_iter().filter_map(head).collect()
+}
+
+/// Fails where none of a session's checkpoints has this number.
+pub(super) fn check(id: &SessionId, all: &[Head], number: u32) -> Result<()> {
+    if all.iter().any(|head| head.number == number) {
+        return Ok(());
+    }
+    let lists = format!("landbox show {id} lists them; ");
+    let lists = if all.is_empty() { "" } else { &lists };
+    let what = format!("session {id} has no checkpoint {number}");
+    Err(Failure::new(Kind::Usage, what).hint(format!("{lists}landbox checkpoint {id} takes one")))
 }
 
 /// Whether an error of reading a checkpoint says that there is none: nothing there, or what a power cut has left of one.
@@ -81,7 +102,7 @@ impl Folder {
         options.write(true).create(true).truncate(false).mode(0o600);
         let lock = options.open(path.join("lock")).context(what)?;
         flock(&lock, FlockOperation::LockExclusive).context(what)?;
-        Ok(Self { path, _lock: lock })
+        Ok(Self { path, _lock: lock }.mended(session))
     }
 
     /// The folder of a session that has one, if nobody has it now.
@@ -89,7 +110,17 @@ impl Folder {
         let path = session.dir.join(FOLDER);
         let lock = File::options().write(true).open(path.join("lock")).ok()?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive).ok()?;
-        Some(Self { path, _lock: lock })
+        Some(Self { path, _lock: lock }.mended(session))
+    }
+
+    fn mended(self, session: &Session) -> Self {
+        lift::mend(session, &self.lifted());
+        self
+    }
+
+    /// There while a look has opened something up.
+    pub(super) fn lifted(&self) -> PathBuf {
+        self.path.join(LIFTED)
     }
 
     pub(super) fn heads(&self) -> Vec<Head> {
@@ -114,22 +145,41 @@ impl Folder {
         if number == 0 {
             return start::beginning(session);
         }
-        if !all.iter().any(|head| head.number == number) {
-            let lists = format!("landbox show {id} lists them; ");
-            let lists = if all.is_empty() { "" } else { &lists };
-            return Err(Failure::new(
-                Kind::Usage,
-                format!("session {id} has no checkpoint {number}"),
-            )
-            .hint(format!("{lists}landbox checkpoint {id} takes one")));
-        }
+        check(id, &all, number)?;
         self.read(number).context(|| format!("can't read checkpoint {number} of session {id}"))
+    }
+
+    /// The highest number that was ever given.
+    fn last(&self) -> u32 {
+        let gone = numbers(&self.path, GONE).unwrap_or_default();
+        let heads = self.heads();
+        let newest = heads.last().map(|head| head.number);
+        newest.into_iter().chain(gone).max().unwrap_or(0)
+    }
+
+    /// Removes a checkpoint for good. Of the newest the name stays, so that no other gets its number; where there is no
+    /// room for as much as that (a name costs none on most file systems), it goes, too.
+    pub(super) fn drop_for_good(&self, number: u32) -> Result<()> {
+        if number < self.last() {
+            return self.remove(number);
+        }
+        let (path, gone) = (self.manifest(number), self.path.join(format!("{number}{GONE}")));
+        if std::fs::rename(&path, &gone).is_err() {
+            return self.remove(number);
+        }
+        // Nobody reads it, nor the names before it, so it is no harm if they stay.
+        let _ = File::options().write(true).truncate(true).open(&gone);
+        for earlier in numbers(&self.path, GONE).unwrap_or_default() {
+            if earlier < number {
+                let _ = std::fs::remove_file(self.path.join(format!("{earlier}{GONE}")));
+            }
+        }
+        Ok(())
     }
 
     /// Keeps a picture as the next checkpoint.
     pub(super) fn write(&self, manifest: &mut Manifest) -> Result<()> {
-        let last = self.heads().last().map_or(0, |last| last.number);
-        manifest.head.number = last.saturating_add(1);
+        manifest.head.number = self.last().saturating_add(1);
         self.put(manifest, &self.manifest(manifest.head.number))
     }
 
@@ -140,8 +190,7 @@ impl Folder {
 
     /// Keeps what was made ready, if it is still there. Gives its number.
     pub(super) fn keep_next(&self) -> Result<Option<u32>> {
-        let last = self.heads().last().map_or(0, |last| last.number);
-        let number = last.saturating_add(1);
+        let number = self.last().saturating_add(1);
         match std::fs::rename(self.next(), self.manifest(number)) {
             Ok(()) => Ok(Some(number)),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -237,7 +286,7 @@ impl Folder {
     /// Removes content that no checkpoint names, nor what was made ready. One that a power cut has torn names nothing.
     pub(super) fn sweep(&self) -> Result<()> {
         let what = || format!("can't sweep {}", show(&self.path));
-        let all = numbers(&self.path).context(what)?;
+        let all = numbers(&self.path, KEPT).context(what)?;
         let files = all.into_iter().map(|number| self.manifest(number)).chain([self.next()]);
         let mut used = HashSet::new();
         for file in files {

@@ -4,7 +4,7 @@ use super::model::{Body, Entry, Layers};
 use crate::land::base::Stamp;
 use crate::land::tree::{Meta, Time};
 use std::collections::HashMap;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// How long a file must have been as it is to be known again. A program that maps a file and writes to a page of it once
 /// more leaves no trace before the kernel has brought that page to the disk, which it does within 35 seconds.
@@ -42,12 +42,6 @@ impl<'a> Known<'a> {
 fn is_settled(changed: Time, looked: Time) -> bool {
     let settled = i64::try_from(SETTLED.as_secs()).unwrap_or(i64::MAX);
     changed.0.saturating_add(settled) < looked.0
-}
-
-/// The time, as file systems of this kernel write it.
-pub(super) fn now() -> Time {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    (i64::try_from(since.as_secs()).unwrap_or(i64::MAX), since.subsec_nanos())
 }
 
 #[cfg(test)]

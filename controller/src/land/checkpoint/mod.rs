@@ -5,6 +5,7 @@
 //! <session>/checkpoints/<n>.json    what every layer held: names, attributes, marks, digests of content
 //! <session>/checkpoints/objects/    content by its digest, once for all checkpoints
 //! <session>/checkpoints/next        a picture that becomes a checkpoint if a turn begins now
+//! <session>/checkpoints/<n>.gone     the newest was removed: its number is no other's
 //! <session>/checkpoints/skipped     why the newest turn began without one
 //! <session>/checkpoints/rewinding   the checkpoint that is being gone back to
 //! ```
@@ -13,6 +14,7 @@
 
 mod folder;
 mod known;
+mod lift;
 mod model;
 mod moment;
 mod rebuild;
@@ -38,7 +40,7 @@ use landbox_shared::id::SessionId;
 use landbox_shared::path::RelPath;
 use landbox_shared::policy::LayerPolicy;
 use model::{Head, Layers, Manifest, Reason};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use take::{Bounds, Obstacle};
 
 /// Most checkpoints of one session that its owner asked for; the oldest makes room.
@@ -100,6 +102,28 @@ fn keep(
     let gone = drop_oldest(folder, goes, MOST)?;
     folder.sweep()?;
     Ok((manifest.head.summary(), gone))
+}
+
+/// Removes checkpoints for good, and the content that only they hold. Where one of them is none, nothing is removed.
+pub fn remove(session: &Session, numbers: &[u32]) -> Result<()> {
+    look_up_all(session, numbers)?;
+    let folder = Folder::open(session)?;
+    let all = folder.heads();
+    let numbers: BTreeSet<u32> = numbers.iter().copied().collect();
+    numbers.iter().try_for_each(|number| folder::check(&session.snapshot.id, &all, *number))?;
+    numbers.iter().try_for_each(|number| folder.drop_for_good(*number))?;
+    folder.sweep()
+}
+
+/// Fails where one of these numbers is no checkpoint that can be removed.
+pub fn look_up_all(session: &Session, numbers: &[u32]) -> Result<()> {
+    let id = &session.snapshot.id;
+    if numbers.contains(&0) {
+        let what = format!("checkpoint 0 of session {id} is its beginning, which takes no room");
+        return Err(Failure::new(Kind::Usage, what)
+            .hint(format!("landbox discard {id} throws the whole session away")));
+    }
+    numbers.iter().try_for_each(|number| look_up(session, Some(*number)).map(drop))
 }
 
 /// Removes the oldest of a sort, so that `most` are left; gives the newest of those that went.
@@ -193,6 +217,10 @@ fn keep_present(
 
 /// Goes on with going back to a checkpoint that was cut short. Gives a sentence.
 pub fn finish(state: &StateDir, session: &Session) -> Result<Option<String>> {
+    if folder::is_lifting(session) {
+        // Waits for a look that is at it, and closes what one that was cut short has left open.
+        drop(Folder::open(session)?);
+    }
     if !folder::is_rewinding(session) {
         return Ok(None);
     }

@@ -24,18 +24,18 @@ pub(super) fn picture(
     bounds: &Bounds,
 ) -> Result<Layers, Obstacle> {
     let known = Known::of(earlier.iter().copied());
-    let mut seen = look(session, folder, &known, bounds)?;
+    let mut seen = look(session, folder, &known, live, bounds)?;
     if !live {
         return Ok(seen);
     }
     for _ in 0..LOOKS {
-        let again = look(session, folder, &known, bounds)?;
+        let again = look(session, folder, &known, live, bounds)?;
         if again.pictures == seen.pictures {
             return Ok(again);
         }
         seen = again;
         std::thread::sleep(PAUSE);
     }
-    let still = frozen(session, || Ok(look(session, folder, &known, bounds)))?;
+    let still = frozen(session, || Ok(look(session, folder, &known, live, bounds)))?;
     still.ok_or_else(|| busy(session))?
 }

@@ -7,18 +7,20 @@
 //! ```
 
 use super::folder::Folder;
+use super::lift;
 use super::model::Manifest;
 use super::rebuild::rebuild;
 use super::take::logins;
 use crate::error::{Context, Result};
 use crate::land::kind::EntryType;
-use crate::land::tree::{Tree, is_absence};
+use crate::land::tree::Tree;
 use crate::overlay::remove::remove_tree;
 use crate::session::store::{Session, show, write_json};
 use landbox_shared::path::RelPath;
 use landbox_shared::policy::LayerPolicy;
 use rustix::fs::{self, Mode, RenameFlags};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 const REWOUND: &str = "rewound";
@@ -86,11 +88,19 @@ fn is_there(path: &Path) -> bool {
 
 /// Login files stay what they are: no picture holds them. Where their folder is gone, the real one shows.
 fn keep_login(old: &Path, new: &Path, path: &RelPath) -> io::Result<()> {
-    let old = match Tree::open(old) {
-        Ok(old) => old,
-        Err(e) if is_absence(&e) => return Ok(()),
-        Err(e) => return Err(e),
-    };
+    if !is_there(old) {
+        return Ok(());
+    }
+    // What is old is removed as it is.
+    lift::open_up(old, path)?;
+    let closed = lift::open_up(new, path)?;
+    let kept = move_login(old, new, path);
+    let close = |(fd, mode): &(OwnedFd, u32)| lift::change(fd, *mode);
+    kept.and(closed.iter().rev().try_for_each(close))
+}
+
+fn move_login(old: &Path, new: &Path, path: &RelPath) -> io::Result<()> {
+    let old = Tree::open(old)?;
     if old.meta(path)?.is_none() {
         return Ok(());
     }

@@ -2,9 +2,11 @@
 
 use super::model::{Body, Entry, Layers, Manifest, Picture, Reason};
 use crate::error::{Context, Result};
-use crate::land::tree::{self, Tree, is_absence};
+use crate::land::tree::{self, Tree};
 use crate::overlay::prepare;
 use crate::session::store::{Session, show};
+use rustix::fs;
+use std::os::unix::ffi::OsStrExt;
 
 /// What the session's layers held before its first command.
 pub(super) fn beginning(session: &Session) -> Result<Manifest> {
@@ -12,16 +14,12 @@ pub(super) fn beginning(session: &Session) -> Result<Manifest> {
     for layer in &session.snapshot.policy.layers {
         let upper = session.upper(&layer.id);
         let what = || format!("can't read {}", show(&upper));
-        let tree = match Tree::open(&upper) {
-            Ok(tree) => tree,
-            // It never started.
-            Err(e) if is_absence(&e) => continue,
-            Err(e) => return Err(e).context(what),
-        };
-        let ours = tree::meta_of(tree.root()).context(what)?;
+        // It never started.
+        let ours = tree::meta_at(fs::CWD, upper.as_os_str().as_bytes()).context(what)?;
+        let Some(ours) = ours else { continue };
         // It began as the real one; where that is gone, as it is now.
-        let real = Tree::open(layer.target.as_path()).ok();
-        let like = real.as_ref().unwrap_or(&tree);
+        let like = Tree::open(layer.target.as_path()).or_else(|_| Tree::open(&upper));
+        let like = like.context(what)?;
         let meta = tree::meta_of(like.root()).context(what)?;
         let mut attributes = tree::list_attributes(like.root()).context(what)?;
         // What the back end noted, the session brought about.

@@ -1,7 +1,8 @@
 //! One look at every layer of a session, with its content put away.
 
 use super::folder::Folder;
-use super::known::{self, Known};
+use super::known::Known;
+use super::lift::Lifts;
 use super::model::{Body, Entry, Layers, Picture};
 use crate::error::{Context, Failure, Kind, Result};
 use crate::land::base::Stamp;
@@ -10,12 +11,15 @@ use crate::land::kind::EntryType;
 use crate::land::tree::{self, Meta, Tree, is_absence};
 use crate::session::store::{Session, show};
 use landbox_shared::digest::Digest;
+use landbox_shared::id::LayerId;
 use landbox_shared::path::RelPath;
 use landbox_shared::policy::{LayerPolicy, Policy};
+use rustix::fs;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::time::Instant;
 
 /// What a look may cost.
@@ -64,36 +68,44 @@ pub(super) fn logins(policy: &Policy, layer: &LayerPolicy) -> Vec<RelPath> {
     policy.credentials.iter().filter_map(|path| path.relative_to(&layer.target)).collect()
 }
 
-/// Looks at every layer. Content that no checkpoint had yet is copied.
+/// Looks at every layer. Content that no checkpoint had yet is copied. Of a session that has ended, what is closed to its
+/// owner is opened up meanwhile.
 pub(super) fn look(
     session: &Session,
     folder: &Folder,
     known: &Known<'_>,
+    live: bool,
     bounds: &Bounds,
 ) -> Result<Layers, Obstacle> {
-    let looked = known::now();
+    let looked = tree::now();
+    let mut lifts = (!live).then(|| Lifts::new(session, folder));
     let mut store = Store { folder, bounds, room: None, clones: true };
     let mut entries = 0;
     let mut pictures = Vec::new();
     let policy = &session.snapshot.policy;
     for layer in &policy.layers {
         let upper = session.upper(&layer.id);
-        let tree = match Tree::open(&upper) {
-            Ok(tree) => tree,
-            // It never started.
-            Err(e) if is_absence(&e) => continue,
-            Err(e) => Err(e).context(|| format!("can't read {}", show(&upper)))?,
+        let what = || format!("can't read {}", show(&upper));
+        // It never started.
+        let Some(root) = tree::meta_at(fs::CWD, upper.as_os_str().as_bytes()).context(what)? else {
+            continue;
         };
+        if let Some(lifts) = &mut lifts {
+            lifts.lift(&layer.id, None, &root).context(what)?;
+        }
+        let tree = Tree::open(&upper).context(what)?;
         let timed = tree::has_kernel_time(tree.root());
         let mut walk = Walk {
             tree: &tree,
+            layer: &layer.id,
+            lifts: lifts.as_mut(),
             store: &mut store,
             known: Some(known).filter(|_| timed),
             logins: logins(policy, layer),
             names: HashMap::new(),
             found: Vec::new(),
         };
-        walk.all(bounds.entries - entries).map_err(|(path, e)| refusal(session, path, &e))?;
+        walk.all(root, bounds.entries - entries).map_err(|(path, e)| refusal(session, path, &e))?;
         entries += walk.found.len();
         pictures.push(Picture { layer: layer.id.clone(), entries: walk.found });
     }
@@ -104,19 +116,37 @@ fn refusal(session: &Session, path: Option<RelPath>, error: &io::Error) -> Obsta
     let id = &session.snapshot.id;
     let place = path.map_or_else(|| "the layer's root".to_owned(), |path| path.to_string());
     let what = format!("no checkpoint of session {id} was taken: {place}: {error}");
-    let failure = Failure::new(Kind::Refused, what);
+    let cause = error.kind();
+    let disk = matches!(
+        cause,
+        io::ErrorKind::StorageFull
+            | io::ErrorKind::QuotaExceeded
+            | io::ErrorKind::ReadOnlyFilesystem
+    );
+    let kind = if disk { Kind::Failed } else { Kind::Refused };
+    let failure = Failure { cause: Some(cause), ..Failure::new(kind, what) };
     if error.get_ref().is_some_and(|e| e.is::<NoRoom>()) {
-        return Obstacle::Room(failure);
+        return Obstacle::Room(
+            failure
+                .hint(format!(
+                    "landbox discard {id} --checkpoint N removes one for good (landbox show {id} lists them)"
+                ))
+                .hint(format!(
+                    "what is too large to keep can go: landbox resume {id} -- rm FILE, or landbox discard {id} -- FILE"
+                )),
+        );
     }
     if error.kind() == io::ErrorKind::PermissionDenied {
-        let hint = "what can't be read can't be kept; chmod it inside the session, or run as root";
+        let hint = "what can't be read can't be kept: end the session first, or chmod it inside";
         return Obstacle::Other(failure.hint(hint));
     }
     Obstacle::Other(failure)
 }
 
-struct Walk<'a, 'b> {
+struct Walk<'a, 'b, 'c> {
     tree: &'a Tree,
+    layer: &'a LayerId,
+    lifts: Option<&'a mut Lifts<'c>>,
     store: &'a mut Store<'b>,
     known: Option<&'a Known<'a>>,
     logins: Vec<RelPath>,
@@ -127,18 +157,34 @@ struct Walk<'a, 'b> {
 
 type At<T> = std::result::Result<T, (Option<RelPath>, io::Error)>;
 
-impl Walk<'_, '_> {
-    fn all(&mut self, most: usize) -> At<()> {
-        let mut todo: Vec<Option<RelPath>> = vec![None];
-        while let Some(path) = todo.pop() {
+impl Walk<'_, '_, '_> {
+    /// Has an object opened up that is closed to its owner. Whether it was.
+    fn lift(&mut self, path: Option<&RelPath>, meta: &Meta) -> io::Result<bool> {
+        match &mut self.lifts {
+            Some(lifts) => lifts.lift(self.layer, path, meta),
+            None => Ok(false),
+        }
+    }
+
+    /// `root` is what the layer's root was before it was opened up.
+    fn all(&mut self, root: Meta, most: usize) -> At<()> {
+        let mut todo: Vec<(Option<RelPath>, Meta)> = vec![(None, root)];
+        while let Some((path, seen)) = todo.pop() {
             let at = |e| (path.clone(), e);
+            let lifted = match &path {
+                Some(path) => self.lift(Some(path), &seen).map_err(at)?,
+                None => true,
+            };
             let dir = match self.tree.dir(path.as_ref()) {
                 Ok(dir) => dir,
                 // Gone meanwhile: the session runs, and the next look will not agree.
                 Err(e) if is_absence(&e) && path.is_some() => continue,
                 Err(e) => return Err(at(e)),
             };
-            let meta = tree::meta_of(&dir).map_err(at)?;
+            let mut meta = tree::meta_of(&dir).map_err(at)?;
+            if lifted {
+                meta.mode = seen.mode;
+            }
             let attributes = tree::list_attributes(&dir).map_err(at)?;
             self.found.push(entry(path.clone(), Body::Dir, &meta, attributes));
             let mut names = tree::names(&dir).map_err(at)?;
@@ -158,7 +204,7 @@ impl Walk<'_, '_> {
                 }
                 self.store.in_time().map_err(at)?;
                 if meta.kind == EntryType::Dir {
-                    todo.push(Some(child));
+                    todo.push((Some(child), meta));
                     continue;
                 }
                 match self.object(&dir, &name, &child, &meta) {
@@ -217,13 +263,18 @@ impl Walk<'_, '_> {
             let entry = entry(Some(path.clone()), known.body.clone(), meta, attributes);
             return Ok(Entry { stamp: Some(Stamp::of(meta)), ..entry });
         }
+        let lifted = self.lift(Some(path), meta)?;
         let file = tree::file_at(dir, name)?;
         // Before it is read: who writes to it meanwhile gives it another stamp.
-        let meta = &tree::meta_of(&file)?;
+        let mut now = tree::meta_of(&file)?;
+        if lifted {
+            now.mode = meta.mode;
+        }
+        let meta = &now;
         let (size, digest) = self.store.keep(&file)?;
         let attributes = tree::list_attributes(&file)?;
         let entry = entry(Some(path.clone()), Body::File { digest, size }, meta, attributes);
-        Ok(Entry { stamp: Some(Stamp::of(meta)), ..entry })
+        Ok(Entry { stamp: (!lifted).then(|| Stamp::of(meta)), ..entry })
     }
 }
 

@@ -384,3 +384,68 @@ fn a_discarded_session_has_no_checkpoint_and_gets_no_folder_for_them() {
     assert_eq!(look_up(&session, Some(1)).unwrap_err().kind, Kind::Nothing);
     assert!(!session.dir.join("checkpoints").exists());
 }
+
+#[test]
+fn a_checkpoint_is_removed_with_what_only_it_holds_and_its_number_is_never_anothers() {
+    let fixture = Fixture::new(World::UserKernel, BASE);
+    fixture.task("true");
+    let session = fixture.session();
+    let layer = session.upper(&project(&session).id);
+    for number in 0..4 {
+        fs::write(layer.join("f"), number.to_string()).unwrap();
+        take(&fixture.state, &fixture.id, None).unwrap();
+    }
+    let left = || numbers(&fixture).iter().map(|one| one.0).collect::<Vec<_>>();
+    let objects = || fs::read_dir(session.dir.join("checkpoints/objects")).unwrap().count();
+    for (wrong, kind) in [(&[2, 9][..], Kind::Usage), (&[0], Kind::Usage)] {
+        assert_eq!(remove(&session, wrong).unwrap_err().kind, kind);
+        assert_eq!((left(), objects()), (vec![1, 2, 3, 4], 4), "all or nothing");
+    }
+    remove(&session, &[2, 4, 2]).unwrap();
+    assert_eq!((left(), objects()), (vec![1, 3], 2));
+    assert_eq!(rewind(&fixture.state, &fixture.id, Some(4)).unwrap_err().kind, Kind::Usage);
+    assert_eq!(take(&fixture.state, &fixture.id, None).unwrap().0.number, 5);
+    remove(&session, &[5]).unwrap();
+    // What is made ready for a turn gets no number of another's either.
+    fs::write(layer.join("f"), "x").unwrap();
+    assert_eq!(turn(&fixture, 2), Ready::Next);
+    assert_eq!(left(), [1, 3, 6]);
+    remove(&session, &[1, 3, 6]).unwrap();
+    assert_eq!((left(), objects()), (vec![], 0));
+    assert_eq!(take(&fixture.state, &fixture.id, None).unwrap().0.number, 7);
+}
+
+#[test]
+fn going_back_that_finds_no_room_for_the_present_names_what_makes_some() {
+    let fixture = Fixture::new(World::UserKernel, BASE);
+    fixture.task("head -c 100000 /dev/zero | tr '\\0' x > f");
+    let session = fixture.session();
+    let folder = Folder::open(&session).unwrap();
+    let none = Bounds { bytes: 50 << 10, ..ASKED };
+    let refused = within(&session, &folder, false, &none).unwrap_err();
+    let hints = refused.hints.join("\n");
+    let id = &fixture.id;
+    assert!(hints.contains(&format!("landbox discard {id} --checkpoint N")), "{hints}");
+    assert!(hints.contains(&format!("landbox resume {id} -- rm FILE")), "{hints}");
+}
+
+#[test]
+fn what_a_look_that_was_killed_has_left_open_is_closed_again_unless_it_was_changed_since() {
+    let fixture = Fixture::new(World::UserKernel, BASE);
+    fixture.task("mkdir c; echo 1 > c/f; echo 1 > g; chmod 500 c; chmod 400 c/f; chmod 600 g");
+    let session = fixture.session();
+    let upper = session.upper(&project(&session).id);
+    drop(Folder::open(&session).unwrap());
+    let line = |path: &str, is: u32| {
+        let line = serde_json::json!({"layer": "project", "path": path, "was": 0, "is": is});
+        format!("{line}\n")
+    };
+    let noted = session.dir.join("checkpoints/lifted");
+    let text =
+        [line("c", 0o500), line("c/f", 0o400), line("g", 0o400), line("gone", 0o400)].concat();
+    fs::write(&noted, text + "{\"layer\": \"proj").unwrap();
+    let mode = |path: &str| fs::symlink_metadata(upper.join(path)).unwrap().mode() & 0o7777;
+    assert_eq!(finish(&fixture.state, &session).unwrap(), None);
+    assert_eq!((mode("c"), mode("c/f"), mode("g")), (0, 0, 0o600));
+    assert!(!noted.exists());
+}

@@ -3,7 +3,8 @@
 //! A launch is a turn, so that going on with a session takes a checkpoint first. On a terminal another turn begins with
 //! each line that its owner sends to a command that has come to rest. The picture is made while it rests and not
 //! when the line comes: by then the command is at work already, and no key has to wait. With the line it becomes a
-//! checkpoint, unless the newest one holds the same.
+//! checkpoint, unless the newest one holds the same. Of a command that never rests the picture is made while the line is
+//! typed; where that is too fast for it, when the line comes.
 
 use super::folder::Folder;
 use super::model::{Layers, Manifest, Reason};
@@ -165,6 +166,8 @@ impl<'a> Work<'a> {
 enum Word {
     /// The command rests; the next turn would be this one.
     Rest(u32),
+    /// It does not, but this turn is near: what was seen before is no picture of it.
+    Near(u32),
     /// This turn begins.
     Begin(u32),
 }
@@ -209,6 +212,10 @@ impl Pace for Turns<'_> {
         self.say(Word::Rest(self.turn.saturating_add(1)));
     }
 
+    fn typing(&mut self) {
+        self.say(Word::Near(self.turn.saturating_add(1)));
+    }
+
     fn turn(&mut self) {
         self.turn = self.turn.saturating_add(1);
         self.say(Word::Begin(self.turn));
@@ -228,6 +235,7 @@ fn listen(session: &Session, words: &Receiver<Word>) {
         let open = || Folder::open(session).map_err(|failure: Failure| failure.message);
         match (heard, due) {
             (Ok(Word::Rest(turn)), _) => due = Some(turn),
+            (Ok(Word::Near(turn)), _) => (ready, due) = (Ready::No, Some(turn)),
             (Ok(Word::Begin(turn)), _) => {
                 let ready = std::mem::replace(&mut ready, Ready::No);
                 if let Ok(folder) = open() {

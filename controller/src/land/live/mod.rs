@@ -124,7 +124,7 @@ pub(super) fn take_back(
     live: bool,
 ) -> Result<Restored> {
     let mut view = LayerView::read(session, layer, live)?;
-    let picked = selection.pick(&view.changeset)?;
+    let picked = selection.pick(&view.changeset, &session.snapshot.id)?;
     let project = Tree::open(layer.target.as_path())
         .context(|| format!("can't open the project {}", layer.target))?;
     let hidden = |c: &Change| {

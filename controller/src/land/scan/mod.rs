@@ -51,6 +51,8 @@ pub(crate) struct Facts<'a> {
     pub masks: Vec<RelPath>,
     /// The time before which a real file is surely the one the session saw; `None` if nobody knows.
     pub epoch: Option<tree::Time>,
+    /// The clock has gone back behind that time.
+    pub behind: bool,
     /// Every path is git's own: the common folder of a linked worktree.
     pub all_git: bool,
     /// The real root that the session was started over, where that was noted.
@@ -354,7 +356,7 @@ fn block_below_unlandable(changes: &mut [Change]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::land::layer::{facts_of, project_of};
+    use crate::land::layer::{LayerView, facts_of, project_of};
     use crate::land::testing::{Fixture, World};
 
     #[test]
@@ -367,7 +369,7 @@ mod tests {
         let real = Tree::open(&fixture.project).unwrap();
         let with = |most| {
             let mut store = Store::open(&session.dir, &layer.id).unwrap();
-            let facts = facts_of(&session, layer, &store);
+            let facts = facts_of(&session, layer, &store, Some(&real));
             all(Scan { most, ..Scan::new(&facts, &upper, Some(&real), &mut store) })
         };
         // Three files come and one goes, and as many folders with them.
@@ -375,5 +377,23 @@ mod tests {
         assert_eq!((found.changes.len(), found.folders.len()), (4, 3));
         let refused = with(4).unwrap_err();
         assert!(refused.get_ref().unwrap().is::<TooMany>(), "{refused}");
+    }
+
+    #[test]
+    fn where_the_clock_has_gone_back_no_time_says_that_a_file_is_what_the_session_saw() {
+        for ahead in [0, 3600] {
+            let fixture = Fixture::new(World::UserKernel, "echo 1 > f; echo 1 > g");
+            fixture.run("echo 2 > f; echo 2 > new");
+            let mut session = fixture.session();
+            let epochs = &mut session.state.launches.last_mut().unwrap().epochs;
+            epochs.values_mut().for_each(|epoch| epoch.seconds += ahead);
+            let layer = project_of(&session).unwrap();
+            let view = LayerView::read(&session, layer, false).unwrap();
+            let states: Vec<_> = view.changeset.changes.iter().map(|c| c.state).collect();
+            let clean = ahead == 0;
+            let state = if clean { ChangeState::Clean } else { ChangeState::Drifted };
+            assert_eq!(states, [state, state]);
+            assert_eq!(view.note.is_some_and(|note| note.contains("clock")), !clean);
+        }
     }
 }

@@ -22,6 +22,7 @@ use super::resolve::Choices;
 use crate::error::{Failure, Kind, Result};
 use crate::ui::text::visible_name;
 use landbox_shared::digest::Digest;
+use landbox_shared::id::SessionId;
 use landbox_shared::path::RelPath;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -79,11 +80,11 @@ impl Selection {
         self.only.map_or(usual || self.all, |only| only == group)
     }
 
-    /// Finds the changes that are meant. A path at which nothing changed is an error, and so is a change that was picked
+    /// Finds the changes of session `id` that are meant. A path at which nothing changed is an error, and so is a change that was picked
     /// by hand and is another one now.
-    pub fn pick(&self, set: &Changeset) -> Result<Picked> {
+    pub fn pick(&self, set: &Changeset, id: &SessionId) -> Result<Picked> {
         self.check_reviewed(set)?;
-        let chosen = self.chosen(set)?;
+        let chosen = self.chosen(set, id)?;
         let covers = |c: &&Change| {
             (chosen.is_empty()
                 || chosen.iter().any(|path| match path {
@@ -150,14 +151,14 @@ impl Selection {
     }
 
     /// The paths that were typed, each as the one of its readings at which something changed.
-    fn chosen(&self, set: &Changeset) -> Result<Vec<Option<RelPath>>> {
+    fn chosen(&self, set: &Changeset, id: &SessionId) -> Result<Vec<Option<RelPath>>> {
         let changed = |path: &Option<RelPath>| match path {
             None => true,
             Some(path) => set.changes.iter().flat_map(paths_of).any(|p| p.is_within(path)),
         };
         let find = |wanted: &Wanted| {
             let readings = wanted.readings(&set.target)?;
-            readings.into_iter().find(changed).ok_or_else(|| wanted.unmatched())
+            readings.into_iter().find(changed).ok_or_else(|| wanted.unmatched(id))
         };
         self.paths.iter().map(find).collect()
     }

@@ -2,6 +2,7 @@
 
 use crate::error::{Failure, Kind, Result};
 use crate::ui::text::visible_name;
+use landbox_shared::id::SessionId;
 use landbox_shared::path::{AbsPath, RelPath};
 use std::path::Path;
 
@@ -48,10 +49,11 @@ impl Wanted {
     }
 
     /// It is a path, but nothing changed there.
-    pub(in crate::land) fn unmatched(&self) -> Failure {
+    pub(in crate::land) fn unmatched(&self, id: &SessionId) -> Failure {
         let name = visible_name(&self.typed);
-        Failure::new(Kind::Usage, format!("nothing changed at {name}"))
-            .hint("landbox diff ID --stat lists what did; folders stand for all they hold")
+        Failure::new(Kind::Usage, format!("nothing changed at {name}")).hint(format!(
+            "landbox diff {id} --stat lists what did; folders stand for all they hold"
+        ))
     }
 }
 

@@ -46,8 +46,12 @@ fn at(paths: &[&str], cwd: &str) -> Selection {
     Selection { paths: paths.iter().map(wanted).collect(), ..Selection::default() }
 }
 
+fn id() -> SessionId {
+    SessionId::new("aaaaaaaaaa").unwrap()
+}
+
 fn picked(selection: &Selection, set: &Changeset) -> Vec<String> {
-    let picked = selection.pick(set).unwrap();
+    let picked = selection.pick(set, &id()).unwrap();
     set.changes.iter().filter(|c| picked.holds(c)).map(|c| c.path.to_string()).collect()
 }
 
@@ -70,10 +74,11 @@ fn paths_are_read_from_where_the_owner_stands_and_then_from_the_project() {
 #[test]
 fn a_path_at_which_nothing_changed_is_named() {
     let set = set(vec![change("a", None, Some(file()))]);
-    let failure = at(&["a", "nope\n"], "/p").pick(&set).unwrap_err();
+    let failure = at(&["a", "nope\n"], "/p").pick(&set, &id()).unwrap_err();
     assert!(failure.message.contains("nope\\n"), "{}", failure.message);
-    assert!(at(&["../other"], "/p").pick(&set).is_err());
-    assert!(at(&["/other"], "/p").pick(&set).is_err());
+    assert!(failure.hints[0].starts_with("landbox diff aaaaaaaaaa --stat"), "{:?}", failure.hints);
+    assert!(at(&["../other"], "/p").pick(&set, &id()).is_err());
+    assert!(at(&["/other"], "/p").pick(&set, &id()).is_err());
 }
 
 #[test]

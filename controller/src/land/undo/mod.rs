@@ -86,17 +86,20 @@ impl Target {
 
 /// The last landing of the session `selector` names, which may be gone, or of all on the project `here`.
 pub fn find(state: &StateDir, selector: Option<&str>, here: Option<&AbsPath>) -> Result<Target> {
-    let nothing = |what: String| {
-        let hint = format!(
-            "a landing can be undone for {KEPT_DAYS} days; landbox show ID says until when"
-        );
-        Failure::new(Kind::Nothing, what).hint(hint)
+    let nothing = |what: String, id: Option<&SessionId>| {
+        let kept = format!("a landing can be undone for {KEPT_DAYS} days");
+        Failure::new(Kind::Nothing, what).hint(match id {
+            Some(id) => format!("{kept}; landbox show {id} lists the receipts of what it landed"),
+            None => {
+                format!("{kept}; landbox ls lists the sessions, landbox undo ID takes one's back")
+            }
+        })
     };
     let Some(selector) = selector else {
         let last = here.and_then(|here| entry::of(state, here, Standing::Kept).pop());
-        return last
-            .map(Target)
-            .ok_or_else(|| nothing("there is no landing in this directory to undo".to_owned()));
+        return last.map(Target).ok_or_else(|| {
+            nothing("there is no landing in this directory to undo".to_owned(), None)
+        });
     };
     let of = |id: &SessionId| {
         let mut all = entry::all(state, Standing::Kept);
@@ -112,7 +115,9 @@ pub fn find(state: &StateDir, selector: Option<&str>, here: Option<&AbsPath>) ->
         },
     };
     let found = of(&id).map(Target);
-    found.ok_or_else(|| nothing(format!("session {id} has no landing that can be undone")))
+    found.ok_or_else(|| {
+        nothing(format!("session {id} has no landing that can be undone"), Some(&id))
+    })
 }
 
 /// Undoes a landing.

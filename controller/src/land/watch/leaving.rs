@@ -11,7 +11,6 @@ use landbox_shared::path::RelPath;
 use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::fs::inotify::{self, ReadFlags, WatchFlags};
 use std::collections::{HashMap, VecDeque};
-use std::time::SystemTime;
 
 /// Folders watched at most, those near the root first: whatever the size of the project, it costs no more than that.
 const MOST: usize = 1024;
@@ -67,8 +66,7 @@ impl Leaving {
         changed: impl Fn(Option<&RelPath>, Time) -> Time,
     ) -> Watched {
         // First: what changes while they are looked at is told.
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let since = (i64::try_from(now.as_secs()).unwrap_or(i64::MAX), now.subsec_nanos());
+        let since = tree::now();
         let quiet = |folder: &&Option<RelPath>| {
             let at = || tree::meta_of(real.place(folder.as_ref())?).map(|meta| meta.ctime);
             epoch.is_some_and(|epoch| at().is_ok_and(|at| changed(folder.as_ref(), at) < epoch))

@@ -163,8 +163,8 @@ impl<'a> Work<'a> {
             return self.store.hand_on(&mut self.captures);
         }
         self.store.hear_of_landings();
-        let facts = facts_of(self.session, self.layer, &self.store);
         let (upper, real, inside) = (&self.upper, Some(&self.real), self.inside.as_ref());
+        let facts = facts_of(self.session, self.layer, &self.store, real);
         let taken = glance(&facts, upper, real, &mut self.store, inside, found, over);
         // Whatever went wrong with one of them: what was taken counts.
         self.store.hand_on(&mut self.captures)?;

@@ -7,7 +7,7 @@ mod tests;
 use super::patch::Preview;
 use super::text::{counted, visible_name};
 use crate::land::card::{Card, CardChange};
-use crate::land::kind::{ChangeState, Durability, Group};
+use crate::land::kind::{ChangeState, Durability, EntryType, Group};
 use crate::land::risk::RiskKind;
 use line::{folder, is_plain, one, summary};
 use std::collections::BTreeMap;
@@ -109,13 +109,30 @@ impl Page {
     }
 }
 
+/// How many of each are selected.
+fn files_and_folders(card: &Card) -> String {
+    let is_folder = |c: &&CardChange| {
+        c.selected && c.new_type.or(c.old_type).is_some_and(|kind| kind == EntryType::Dir)
+    };
+    let folders = card.changes.iter().filter(is_folder).count() as u64;
+    let files = card.files.saturating_sub(folders);
+    match (files, folders) {
+        (_, 0) => counted(files, "file", "files"),
+        (0, _) => counted(folders, "folder", "folders"),
+        (_, _) => {
+            let folders = counted(folders, "folder", "folders");
+            format!("{} and {folders}", counted(files, "file", "files"))
+        }
+    }
+}
+
 fn head(page: &mut Page, card: &Card, view: &View<'_>) {
     let title = if card.applied { "Landed changes of" } else { "Changes of" };
     page.line(&page.paint(BOLD, &format!("{title} session {}", card.session)));
     for target in &card.targets {
         page.field("into", &visible_name(target.as_bytes()));
     }
-    let files = counted(card.files, "file", "files");
+    let files = files_and_folders(card);
     page.field("changes", &format!("{files}, {}", page.lines(card.added, card.deleted)));
     if card.groups.ignored > 0 {
         let count = counted(card.groups.ignored, "file", "files");

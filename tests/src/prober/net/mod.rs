@@ -8,7 +8,7 @@ mod tries;
 
 pub(crate) use flood::flood;
 pub(crate) use meddle::{meddle, meddled_with};
-pub(crate) use poorer::without_nf_tables;
+pub(crate) use poorer::without;
 pub(crate) use serve::serve;
 pub(crate) use tries::{PATIENCE, tries};
 

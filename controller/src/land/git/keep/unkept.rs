@@ -36,7 +36,7 @@ pub fn unkept(session: &Session, project: &LayerView) -> Result<u64> {
     let mut named = named(project, false)?;
     for layer in &session.snapshot.policy.layers {
         if layer.kind == LayerKind::Worktree {
-            named.extend(self::named(&LayerView::read(session, layer, false)?, true)?);
+            named.extend(self::named(&LayerView::read(session, layer, project.live)?, true)?);
         }
     }
     let kept = std::fs::read_to_string(session.dir.join(KEPT)).unwrap_or_default();

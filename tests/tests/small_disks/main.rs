@@ -1,9 +1,13 @@
-//! Landing and undo where the disk is full, at one point or another, or read-only: all of it or nothing, said so, and the
-//! next command goes on from there.
+//! Landing and undo where the disk is full, at one point or another, or read-only, or its owner's quota is used up: all
+//! of it or nothing, said so, and the next command goes on from there.
 #![allow(clippy::unwrap_used)] // tests
+
+mod pictures;
+mod quota;
 
 use landbox_tests::run::{Out, Run};
 use landbox_tests::{Place, World};
+use quota::Quota;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
@@ -13,6 +17,8 @@ use std::process::Command;
 /// A small file system of the test's own, unmounted with it.
 struct Disk {
     at: PathBuf,
+    /// Whether it is full by a quota, not by what lies on it.
+    quota: Option<Quota>,
 }
 
 fn system(program: &str, args: &[&str]) {
@@ -41,7 +47,12 @@ impl Disk {
         system("mount", &[args, &[at.to_str().unwrap()]].concat());
         let (uid, gid) = place.world.ids();
         std::os::unix::fs::chown(&at, Some(uid), Some(gid)).unwrap();
-        Self { at }
+        Self { at, quota: None }
+    }
+
+    /// What the system says when it takes no more.
+    fn refusal(&self) -> &'static str {
+        if self.quota.is_some() { "Disk quota exceeded" } else { "No space left" }
     }
 
     fn ballast(&self) -> PathBuf {
@@ -50,6 +61,9 @@ impl Disk {
 
     /// Fills the disk until about that many KiB are left.
     fn leave(&self, kib: u64) {
+        if let Some(quota) = &self.quota {
+            return quota.limit(Some(kib));
+        }
         let mut file = fs::File::create(self.ballast()).unwrap();
         let stat = rustix::fs::statvfs(&self.at).unwrap();
         let fill = (stat.f_bavail * stat.f_frsize).saturating_sub(kib << 10);
@@ -74,6 +88,9 @@ impl Disk {
 
     /// Makes room again.
     fn empty(&self) {
+        if let Some(quota) = &self.quota {
+            quota.limit(None);
+        }
         let _ = fs::remove_file(self.ballast());
         let _ = fs::remove_dir_all(self.at.join("names"));
     }
@@ -169,6 +186,13 @@ impl Trial {
         card["digest"].as_str().unwrap().to_owned()
     }
 
+    /// What failed says why, and what to do.
+    fn refused(&self, out: &Out) {
+        let errors = out.errors();
+        assert!(errors.contains(self.disk.refusal()), "{errors}");
+        assert!(errors.contains("hint: ") && errors.contains("make room"), "{errors}");
+    }
+
     /// Does `command` with ever more room, until it succeeds. Whatever failed has changed nothing.
     fn until_it_fits(
         &self,
@@ -190,7 +214,7 @@ impl Trial {
                 return;
             }
             assert_eq!(out.code(), 1, "{when}");
-            assert!(out.errors().contains("No space left"), "{when}");
+            self.refused(&out);
             assert_eq!(self.tree(), before, "{when}");
             self.disk.empty();
             self.landbox(&["ls"]).ok();
@@ -204,7 +228,7 @@ impl Trial {
 const LAND: [&str; 4] = ["land", "s", "--apply", "--yes"];
 
 fn rooms() -> impl Iterator<Item = u64> {
-    (0..40).step_by(6).chain((40..400).step_by(45)).chain([1000, 4000])
+    (0..40).step_by(6).chain((40..400).step_by(45)).chain([1000, 4000, 16000])
 }
 
 fn full(on: On, disk: impl Fn(&Place) -> Disk) {
@@ -222,7 +246,7 @@ fn full(on: On, disk: impl Fn(&Place) -> Disk) {
     trial.disk.empty();
     trial.landbox(&["ls"]).ok();
     if out.code() != 0 {
-        assert!(out.errors().contains("No space left"), "{when}");
+        trial.refused(&out);
         assert_eq!(trial.tree(), landed, "{when}");
         trial.landbox(&["undo", "s"]).ok();
     }

@@ -1,0 +1,99 @@
+//! Odd surroundings: what the caller lacks is said in a sentence with what to type, or is no obstacle.
+#![allow(clippy::unwrap_used)] // tests
+
+use landbox_tests::{Place, world, worlds};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+
+#[track_caller]
+fn says(text: &str, parts: &[&str]) {
+    assert!(parts.iter().all(|part| text.contains(part)), "{parts:?} in {text}");
+    assert!(text.contains("hint: "), "{text}");
+}
+
+worlds! {
+    [user_kernel, root_kernel]
+    fn a_current_folder_that_is_gone_stops_only_what_needs_it(world) {
+        let place = Place::new(world);
+        let bin = world::bin("landbox").display().to_string();
+        let gone = |script: &str| {
+            let line = format!("mkdir ../gone && cd ../gone && rmdir ../gone && {script}");
+            place.landbox(["-c", &line]).program("/bin/sh").output()
+        };
+        let project = place.project.display();
+        let run = format!("{bin} run --workdir {project} --name s -- sh -c 'echo new > new; pwd'");
+        assert_eq!(gone(&run).ok().text(), format!("{project}\n"));
+        for command in ["ls", "show s", "diff s", "resume s -- true", "land s --apply --yes", "undo s", "gc"] {
+            gone(&format!("{bin} {command}")).ok();
+        }
+        says(&gone(&format!("{bin} run -- true")).expect(125).errors(), &["current folder is gone", "cd ~"]);
+        for command in ["diff", "land", "undo"] {
+            says(&gone(&format!("{bin} {command}")).expect(1).errors(), &["current folder is gone", "landbox ls"]);
+        }
+    }
+
+    [user_kernel, user_fuse]
+    fn a_project_that_can_t_be_looked_into_is_refused_before_anything_is_made(world) {
+        let place = Place::new(world);
+        for mode in [0o000, 0o100, 0o300, 0o400] {
+            fs::set_permissions(&place.project, Permissions::from_mode(mode)).unwrap();
+            let workdir = place.project.to_str().unwrap();
+            let mut run = place.session(["--workdir", workdir], ["true"]);
+            let out = run.cwd(&place.home).output().expect(125);
+            says(&out.errors(), &["you can't look into", "chmod u+rx"]);
+        }
+        fs::set_permissions(&place.project, Permissions::from_mode(0o755)).unwrap();
+        assert!(place.sessions().is_empty());
+    }
+
+    [user_kernel, user_fuse]
+    fn a_session_that_closes_its_own_project_says_how_it_is_opened_again(world) {
+        let place = Place::new(world);
+        place.session(["--name", "s"], ["sh", "-c", "echo new > new; chmod 000 ."]).output().ok();
+        let said = place.landbox(["diff", "s"]).output().expect(1).errors();
+        assert!(said.contains("resume the session and chmod it"), "{said}");
+        let project = place.project.to_str().unwrap();
+        let mut run = place.landbox(["resume", "s", "--", "sh", "-c"]);
+        run.args([format!("chmod 755 {project}")]).cwd(&place.home).output().ok();
+        let card = place.landbox(["diff", "s"]).output().ok();
+        assert!(card.text().contains("new"), "{}", card.text());
+    }
+
+    [user_kernel, root_kernel]
+    fn limits_of_files_and_processes_are_named(world) {
+        let place = Place::new(world);
+        for files in [8, 12, 16, 24, 32] {
+            let mut run = place.landbox(["run", "--", "true"]);
+            let out = run.prefix(&format!("ulimit -n {files}")).output().expect(125);
+            says(&out.errors(), &["Too many open files", "ulimit -n 1024"]);
+            assert!(!out.errors().contains("fuse-overlayfs"), "{}", out.errors());
+        }
+        assert!(place.sessions().is_empty());
+        let mut run = place.landbox(["run", "--", "true"]);
+        run.prefix("ulimit -n 64").output().ok();
+        if world.who == world::Who::User {
+            let mut run = place.landbox(["run", "--", "true"]);
+            let out = run.prefix("ulimit -u 1").output().expect(125);
+            says(&out.errors(), &["no more processes", "ulimit -u"]);
+        }
+    }
+
+    [user_kernel]
+    fn a_home_that_is_none_is_said_with_the_one_that_is_listed(world) {
+        let place = Place::new(world);
+        for (home, why) in [("", "HOME is not set"), ("/", "system folder"), ("here", "absolute"), ("/no/where", "not a folder")] {
+            let out = place.landbox(["run", "--", "true"]).env("HOME", home).output().expect(125);
+            says(&out.errors(), &[why, "export HOME="]);
+        }
+    }
+
+    [user_kernel]
+    fn a_state_folder_that_can_t_be_made_is_said_and_a_relative_base_is_ignored(world) {
+        let place = Place::new(world);
+        let file = place.project.join("README.md");
+        let out = place.landbox(["run", "--", "true"]).env("LANDBOX_STATE_DIR", &file).output().expect(125);
+        says(&out.errors(), &["can't make the state folder", "LANDBOX_STATE_DIR=DIR"]);
+        place.landbox(["run", "--", "true"]).env("XDG_STATE_HOME", "relative").output().ok();
+        assert_eq!(place.sessions().len(), 1);
+    }
+}
