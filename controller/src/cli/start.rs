@@ -82,7 +82,7 @@ impl<'a> Starter<'a> {
             self.attempt(session, argv, begun)?;
         let (mut code, told) = outcome::conclude(session, end)?;
         // From here on something ran: no failure of ours may look as if nothing had.
-        let ignored = settle(session).unwrap_or_else(|failure| {
+        let ignored = settle(session, &self.signals).unwrap_or_else(|failure| {
             let id = &session.snapshot.id;
             let hint = format!("the session is kept: make room, then landbox show {id}");
             self.call.ui.failure(&failure.hint(hint));
@@ -268,13 +268,14 @@ fn make_folders(session: &mut Session, number: u32, compiled: &Compiled) -> Resu
 }
 
 /// Writes the end of a session down, with the figures of its changes. Gives the number of those to ignored files.
-fn settle(session: &mut Session) -> Result<u64> {
+fn settle(session: &mut Session, signals: &Signals) -> Result<u64> {
     let mut ignored = 0;
     if land::is_untouched(session) {
         session.state.changes = Some(ChangeCounts { files: 0, added: 0, deleted: 0 });
     } else {
-        // Before the scan, which may take a while.
+        // Before the scan, which may take a while: nobody need wait for it.
         session.save_run()?;
+        signals.let_go();
         ignored = super::show::refresh_changes(session, false);
     }
     session.save_run()?;

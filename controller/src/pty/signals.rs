@@ -47,6 +47,12 @@ impl Signals {
         SignalFd::with_flags(&set, flags).map(Self).context(what)
     }
 
+    /// Lets them do again what they do, also those that wait. For who has nothing left to lose.
+    pub fn let_go(&self) {
+        // Refused only for a set that is none.
+        let _ = SigSet::all().thread_unblock();
+    }
+
     /// The signals that came since the last call.
     pub fn take(&self) -> Vec<Caught> {
         let mut came = Vec::new();
