@@ -135,6 +135,25 @@ fn root_s_state_folder_or_one_that_can_t_be_made_is_told() {
 }
 
 #[test]
+fn root_makes_the_state_s_file_system_read_only_or_fills_it() {
+    let place = Place::new(World::USUAL);
+    let (uid, gid) = place.world.ids();
+    place.mkdir(place.state());
+    let state = place.state().display().to_string();
+    let mount = |then: &str| {
+        let own = format!("uid={uid},gid={gid},mode=700");
+        let script = format!(
+            "mount -t tmpfs -o size=64k,{own} none {state}; mkdir -m 700 {state}/sessions; chown {uid}:{gid} {state}/sessions; {then}"
+        );
+        changed(&place, &script)
+    };
+    let read_only = mount(&format!("mount -o remount,ro {state}"));
+    line(read_only, "state", BAD, &["mounted read-only", "remount,rw", "LANDBOX_STATE_DIR=DIR"]);
+    let full = mount(&format!("cat /dev/zero > {state}/junk 2>/dev/null || true"));
+    line(full, "state", BAD, &["is full", "landbox gc", "LANDBOX_STATE_DIR=DIR"]);
+}
+
+#[test]
 fn root_puts_the_state_where_the_kernel_s_overlay_can_t_write_and_the_cost_is_told() {
     let place = Place::new(World::USUAL);
     let (uid, gid) = place.world.ids();

@@ -1,8 +1,9 @@
 //! Odd surroundings: what the caller lacks is said in a sentence with what to type, or is no obstacle.
 #![allow(clippy::unwrap_used)] // tests
 
-use landbox_tests::{Place, world, worlds};
-use std::fs::{self, Permissions};
+use landbox_tests::net::Outer;
+use landbox_tests::{Place, procs, world, worlds};
+use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt;
 
 #[track_caller]
@@ -75,6 +76,42 @@ worlds! {
             let mut run = place.landbox(["run", "--", "true"]);
             let out = run.prefix("ulimit -u 1").output().expect(125);
             says(&out.errors(), &["no more processes", "ulimit -u"]);
+        }
+    }
+
+    [user_kernel, user_fuse, root_kernel, root_fuse]
+    fn who_does_not_wait_for_the_count_of_the_changes_loses_none(world) {
+        let place = Place::new(world);
+        let mut run = place.sh("echo new > new; echo ready; read go");
+        let mut live = run.stdin_open().start();
+        live.expect("ready");
+        let session = place.sessions().remove(0);
+        let held = session.join("base/lock");
+        procs::wait_for("the watch", 20, || session.join("base").is_dir().then_some(()));
+        place.write(&held, "");
+        // As long as this is held, whoever looks at the layer waits.
+        let held = File::open(&held).unwrap();
+        rustix::fs::flock(&held, rustix::fs::FlockOperation::LockExclusive).unwrap();
+        live.close_stdin();
+        procs::wait_for("the end", 20, || {
+            fs::read_to_string(session.join("state.json")).unwrap().contains("\"exited\"").then_some(())
+        });
+        let pid = rustix::process::Pid::from_raw(live.pid()).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        assert_eq!(live.wait_open().code(), 1000 + 15);
+        drop(held);
+        assert_eq!(place.changes(), [("new".to_owned(), "added".to_owned())]);
+    }
+
+    [user_kernel]
+    fn root_makes_the_state_folder_read_only_and_its_sessions_can_be_looked_at(world) {
+        let place = Place::new(world);
+        place.sh("echo new > new").output().ok();
+        let state = place.state().display().to_string();
+        let script = format!("mount --bind {state} {state}; mount -o remount,bind,ro {state}");
+        for (command, said) in [("ls", "1 (+1 -0)"), ("show", "1 file, +1 -0")] {
+            let out = place.landbox([command]).within_changed(&Outer::new(), &script).output().ok();
+            assert!(out.text().contains(said), "{}", out.text());
         }
     }
 

@@ -19,6 +19,9 @@ pub(super) fn explain(failure: Failure) -> Failure {
         Some(ErrorKind::QuotaExceeded) => {
             format!("have your quota there raised, or make room, and try again: {ROOM}")
         }
+        Some(ErrorKind::FileTooLarge) => {
+            "files may not become that large here: ulimit -f unlimited lifts that, as far as ulimit -Hf lets it".to_owned()
+        }
         Some(_) | None => match failure.errno.and_then(launch::limit_met) {
             Some(hint) => hint.to_owned(),
             None => return failure,

@@ -1,16 +1,22 @@
 //! The state folder and the two overlays.
 
 use super::trial::Outcome;
-use super::{Check, Status, from_failure, install, machine, sudo, upper_problem};
+use super::{Check, Status, from_failure, install, machine, quote, sudo, upper_problem};
 use crate::host::{Facts, Fuse};
 use crate::policy::layers::{fuse_refuses, kernel_refuses};
-use crate::session::store::StateDir;
+use crate::session::store::{StateDir, show};
+use rustix::fs::{StatVfsMountFlags, statvfs};
+use std::path::Path;
 
 /// The state folder, and whether sessions can be kept there.
 pub(super) fn state_dir(facts: &Facts) -> (Check, bool) {
     const ID: &str = "state";
     if let Err(failure) = StateDir::open(facts.state_dir.as_path()) {
         return (from_failure(ID, failure), false);
+    }
+    if let Some((found, fix)) = unwritable(facts.state_dir.as_path()) {
+        let fix = format!("{fix}, or export LANDBOX_STATE_DIR=DIR    (another folder)");
+        return (Check::bad(ID, Status::Failed, found, "no session can be run", Some(fix)), false);
     }
     let check = match upper_problem(facts) {
         None => Check::ok(ID, facts.state_dir.to_string()),
@@ -23,6 +29,20 @@ pub(super) fn state_dir(facts: &Facts) -> (Check, bool) {
         ),
     };
     (check, true)
+}
+
+/// Why nothing can be written in a folder of the caller's, and what helps.
+fn unwritable(dir: &Path) -> Option<(String, String)> {
+    let stat = statvfs(dir).ok()?;
+    let shown = show(dir);
+    if stat.f_flag.contains(StatVfsMountFlags::RDONLY) {
+        let fix = format!("{}mount -o remount,rw \"$(stat -c %m {})\"", sudo(), quote(dir));
+        return Some((format!("{shown} lies on a file system that is mounted read-only"), fix));
+    }
+    // Some file systems have no number of files to run out of.
+    let full =
+        (stat.f_blocks > 0 && stat.f_bavail == 0) || (stat.f_files > 0 && stat.f_favail == 0);
+    full.then(|| (format!("{shown} lies on a file system that is full"), "landbox gc".to_owned()))
 }
 
 pub(super) fn kernel_overlay(facts: &Facts, kernel: &Outcome, fuse: Option<&Outcome>) -> Check {

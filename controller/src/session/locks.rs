@@ -87,9 +87,13 @@ pub(super) fn lock_in_time(path: &Path) -> Result<Option<OwnedFd>> {
 
 /// Locks a file of a session's folder; `None` where somebody else holds it.
 pub(super) fn lock_file(path: &Path) -> Result<Option<OwnedFd>> {
-    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let fd = fs::open(path, flags, Mode::empty())
-        .context(|| format!("can't open the session lock {}", show(path)))?;
+    let open = |how| fs::open(path, how | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty());
+    let fd = match open(OFlags::RDWR) {
+        // Sessions can be looked at there.
+        Err(Errno::ROFS) => open(OFlags::RDONLY),
+        opened => opened,
+    };
+    let fd = fd.context(|| format!("can't open the session lock {}", show(path)))?;
     match fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(Some(fd)),
         Err(Errno::WOULDBLOCK) => Ok(None),
