@@ -503,3 +503,27 @@ fn inside_a_session_one_sentence_is_said_and_nothing_else_works() {
         assert!(out.errors().contains("no receiver"), "{send}: {}", out.errors());
     }
 }
+
+#[test]
+fn a_question_that_is_answered_with_no_or_not_at_all_changes_nothing_and_is_no_failure() {
+    let place = Place::new(World::USUAL);
+    place.session(["--name", "s"], ["sh", "-c", "echo x > new"]).output().ok();
+    for (args, said) in [
+        (&["land", "s"][..], "Nothing was changed."),
+        (&["land", "s", "--apply"], "Nothing was changed."),
+        (&["discard", "s"], "Nothing was thrown away."),
+        (&["rewind", "s", "0"], "Nothing was changed."),
+    ] {
+        for answer in ["n\n", "\n", "\x04"] {
+            let mut terminal = place.landbox(args).terminal(100, 40);
+            terminal.expect("[y/N]");
+            terminal.send(answer);
+            assert_eq!(terminal.wait(), 0, "{args:?}");
+            let shown = terminal.shown();
+            let last = shown.lines().rfind(|line| !line.trim().is_empty()).unwrap();
+            assert_eq!(last.trim(), said, "{args:?} {answer:?}: {shown}");
+        }
+    }
+    assert_eq!(place.json(["show", "s"])["landing"]["pending"], true);
+    assert!(!place.project.join("new").exists());
+}

@@ -225,10 +225,14 @@ fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// A line that was typed, empty at the end of input. What is no text is an answer like any other, to which nothing fits.
+/// A line that was typed, empty at the end of input, which ends the question's line. What is no text is an answer like
+/// any other, to which nothing fits.
 fn read_line() -> Option<String> {
     let mut line = Vec::new();
     std::io::stdin().lock().read_until(b'\n', &mut line).ok()?;
+    if !line.ends_with(b"\n") {
+        let _ = writeln!(std::io::stderr());
+    }
     Some(String::from_utf8_lossy(&line).into_owned())
 }
 
