@@ -106,8 +106,10 @@ pub(super) fn overlay(
     let upper_and_work = upper_and_work.map(|folders| folders.map(AsRawFd::as_raw_fd));
     let make = |options: Vec<Setting>| file_system(c"overlay", &options, attributes);
     match make(overlay::kernel(&lowers, upper_and_work)) {
-        // Before Linux 6.13; or the folders are not good for one, which is then said again.
-        Err((Errno::EINVAL, _)) => make(overlay::kernel_by_name(&lowers, upper_and_work)),
+        // Before Linux 6.13, and before 6.5; or the folders are not good for one, which is then said again.
+        Err((Errno::EINVAL | Errno::EOPNOTSUPP, _)) => {
+            make(overlay::kernel_by_name(&lowers, upper_and_work))
+        }
         made => made,
     }
 }
