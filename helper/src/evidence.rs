@@ -15,7 +15,7 @@ use landbox_shared::readback::{self, Mounts};
 use nix::unistd::Pid;
 use std::fs::{self, File};
 use std::io::{Read, Seek};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 const STAGE: Stage = Stage::Evidence;
 const WATCH: Stage = Stage::Watch;
@@ -65,7 +65,7 @@ pub(crate) fn read(
 /// The open list of mounts and those that must stay.
 #[derive(Debug)]
 pub(crate) struct Watch {
-    table: File,
+    pub(crate) table: File,
     ours: Vec<(u32, Box<[u8]>)>,
 }
 
@@ -83,11 +83,5 @@ impl Watch {
         read.stage(WATCH, "reading the list of mounts")?;
         mountinfo::lost(&text, &self.ours)
             .ok_or_else(|| refused(WATCH, "the list of mounts is not readable"))
-    }
-}
-
-impl AsFd for Watch {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.table.as_fd()
     }
 }

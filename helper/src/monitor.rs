@@ -119,17 +119,20 @@ impl Monitor<'_> {
         fds.extend(self.daemons.iter().map(|daemon| readable(daemon.running.child.pidfd.as_fd())));
         fds.extend(self.link.iter().flat_map(Link::watched).map(readable));
         // An ordinary file is always readable: only the urgent bit says that the list of mounts has changed.
-        fds.extend(self.watch.iter().map(|watch| PollFd::new(watch.as_fd(), PollFlags::POLLPRI)));
+        let tables = self.watch.iter().map(|watch| watch.table.as_fd());
+        fds.extend(tables.map(|table| PollFd::new(table, PollFlags::POLLPRI)));
         match poll(&mut fds, LOOK_AGAIN) {
             Err(Errno::EINTR) => return Ok(Continue(())),
             polled => polled.stage(Stage::Watch, "waiting")?,
         };
         let ready: Vec<bool> = fds.iter().map(|fd| fd.any().unwrap_or(true)).collect();
         let mut ready = ready.into_iter();
-        if ready.next() == Some(true) {
+        let [init, controller] = [(); 2].map(|()| ready.next() == Some(true));
+        // But for a word of the controller's before it was asked: that ends the session, whatever init says.
+        if init && !(controller && self.phase < Phase::Shown) {
             return self.hear_init();
         }
-        if ready.next() == Some(true) {
+        if controller {
             return self.hear_controller();
         }
         if let Some((dead, _)) = self.daemons.iter().zip(&mut ready).find(|(_, ended)| *ended) {
@@ -254,3 +257,6 @@ impl Monitor<'_> {
         self.channel.send(Stage::Release, &Message::Release, &[]).map(Continue)
     }
 }
+
+#[cfg(test)]
+mod tests;
