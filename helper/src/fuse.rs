@@ -12,7 +12,7 @@ use crate::daemon::{Daemon as Running, Start};
 use crate::failure::{Failure, Stage, refused};
 use crate::sys::process::Child;
 use landbox_shared::id::LayerId;
-use landbox_shared::{bytes, overlay};
+use landbox_shared::overlay;
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::unistd::setsid;
 use std::os::fd::OwnedFd;
@@ -43,11 +43,6 @@ pub(crate) fn start(init: &Child, layer: LayerId, fds: &[OwnedFd]) -> Result<Dae
 impl Daemon {
     /// What is said of a daemon that ended by itself.
     pub(crate) fn ended(&self, stage: Stage) -> Failure {
-        // File names reach this text, and the task chose them.
-        let why = bytes::last_line(&self.running.said());
-        // What it says as it starts is no reason for its end.
-        let why = why.filter(|line| !line.starts_with("unknown argument ignored"));
-        let why = why.as_deref().unwrap_or("without a word");
-        refused(stage, format!("the daemon of layer {} ended: {why}", self.layer))
+        refused(stage, overlay::ended(&self.layer, &self.running.said()))
     }
 }

@@ -1,6 +1,8 @@
 //! How the two overlays are asked for. A folder is named by a descriptor, never by its path: no path goes into an option,
 //! and none needs quoting.
 
+use crate::bytes;
+use crate::id::LayerId;
 use std::ffi::{CStr, CString};
 
 /// An option of a file system.
@@ -109,9 +111,27 @@ pub fn fuse_program(fds: &[i32]) -> Option<Vec<CString>> {
     Some(fixed.into_iter().chain([options.ok()?, mountpoint.ok()?]).collect())
 }
 
+/// What is said where the program of a layer ended by itself; `said` is what it wrote. File names reach that, and the task
+/// chose them.
+pub fn ended(layer: &LayerId, said: &[u8]) -> String {
+    let why = bytes::last_line(said);
+    // What it says as it starts is no reason for its end.
+    let why = why.filter(|line| !line.starts_with("unknown argument ignored"));
+    format!("the daemon of layer {layer} ended: {}", why.as_deref().unwrap_or("without a word"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_words_of_a_daemon_are_its_reason_and_nothing_of_them_steers_a_terminal() {
+        let ended = |said: &[u8]| ended(&LayerId::new("home").unwrap(), said);
+        assert_eq!(ended(b"one\ntwo \x1b[2J\n"), "the daemon of layer home ended: two ?[2J");
+        for silent in [&b""[..], b"unknown argument ignored: lazytime\n"] {
+            assert_eq!(ended(silent), "the daemon of layer home ended: without a word");
+        }
+    }
 
     fn value<'a>(options: &'a [Setting], key: &CStr) -> Option<&'a Value> {
         options.iter().find(|(name, _)| *name == key).map(|(_, value)| value)

@@ -8,14 +8,14 @@
 use super::target::{Kind, World, make};
 use super::{At, failure};
 use crate::failure::Failure;
-use crate::open::{PLACE, open_beneath};
+use crate::open::{FOLDER, PLACE, open_beneath};
 use crate::sys::mount::{NODEV, NOEXEC, NOSUID, RDONLY, clone_tree, restrict};
 use landbox_shared::path::{AbsPath, RelPath};
 use landbox_shared::plan::Loss;
 use landbox_shared::policy::MaskKind;
 use landbox_shared::tree::{Masks, Sketch, sketch};
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, openat};
+use nix::fcntl::AtFlags;
 use nix::sys::stat::{
     FchmodatFlags, FileStat, Mode, SFlag, UtimensatFlags, fchmodat, fstat, mkdirat, mknodat,
     utimensat,
@@ -148,6 +148,5 @@ pub(super) fn make_empties(scratch: &OwnedFd) -> nix::Result<()> {
 /// Makes and opens a new folder on the scratch tmpfs.
 pub(super) fn new_folder(scratch: &OwnedFd, name: &str) -> nix::Result<OwnedFd> {
     mkdirat(scratch, name, Mode::S_IRWXU)?;
-    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-    openat(scratch, name, flags, Mode::empty())
+    open_beneath(scratch, name, FOLDER)
 }
