@@ -9,13 +9,15 @@ mod play;
 use landbox_shared::event::{Event, Failure, Stage as At, Status};
 use landbox_shared::evidence::HelperMode;
 use landbox_shared::id::LayerId;
+use landbox_shared::network::{NETWORK_POLICY_VERSION, NetworkPolicy, Zone};
 use landbox_shared::plan::{Access, LayerOp, Op, Plan};
-use landbox_shared::policy::Backend;
+use landbox_shared::policy::{Backend, Network, SeccompProfile};
 use landbox_shared::wire::KeyId;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use play::{Launch, Stage, abs, behind, copy_program, enrolled, frames, set_capabilities, users};
 use std::fs::{self, Permissions};
+use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
@@ -51,8 +53,24 @@ fn start_enrolled(stage: &Stage) -> Launch {
     start(stage, &[stage.trust_line()], "")
 }
 
-/// Runs a plan whose signer is enrolled, and gives the output and the last event.
+/// Tries a plan whose signer is not enrolled: refused before anything is made.
+fn not_enrolled(stage: &Stage, plan: Plan, script: &str) {
+    let mut launch = start(stage, &[], "");
+    launch.send(stage, plan, &["sh", "-c", script]);
+    let failure = refusal(launch.next().0);
+    assert_eq!(failure.stage, At::Verify);
+    assert!(failure.detail.contains("not trusted"), "{failure}");
+    assert!(launch.is_silent());
+}
+
+/// Runs a plan, first as one whose key nobody enrolled, then as one whose key is, and gives the output and the last event.
 fn run(stage: &Stage, plan: Plan, script: &str) -> (String, Event) {
+    not_enrolled(stage, plan.clone(), script);
+    run_enrolled(stage, plan, script)
+}
+
+/// The second half of it.
+fn run_enrolled(stage: &Stage, plan: Plan, script: &str) -> (String, Event) {
     let mut launch = start_enrolled(stage);
     launch.send(stage, plan, &["sh", "-c", script]);
     match launch.next().0 {
@@ -218,15 +236,21 @@ fn nothing_of_the_capability_is_left_in_any_process() {
     });
 }
 
+/// The capability permitted, and not raised.
+#[track_caller]
+fn is_held_and_not_raised(pid: u32) {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    assert!(status.contains("CapPrm:\t0000000000200000"), "{status}");
+    assert!(status.contains("CapEff:\t0000000000000000"), "{status}");
+}
+
 #[test]
 fn while_it_holds_the_capability_its_caller_can_not_look_into_it_or_steer_it() {
     let Some(stage) = capable() else { return };
     let mut launch = start_enrolled(&stage);
-    launch.challenge();
+    let binding = launch.binding(stage.uid);
     let pid = launch.child.id();
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    assert!(status.contains("CapPrm:\t0000000000200000"), "{status}");
-    assert!(status.contains("CapEff:\t0000000000000000"), "{status}");
+    is_held_and_not_raised(pid);
     let attach = format!(
         "import ctypes,os\nc=ctypes.CDLL(None,use_errno=True)\n\
          print('attach',c.ptrace(16,{pid},None,None))\n\
@@ -234,7 +258,88 @@ fn while_it_holds_the_capability_its_caller_can_not_look_into_it_or_steer_it() {
          \ttry: os.open('/proc/{pid}/'+f,os.O_RDONLY); print('opened',f)\n\
          \texcept OSError: pass\n"
     );
-    assert_eq!(said(&as_caller(&stage, "python3", &["-c", &attach])), "attach -1\n");
+    let looked = || said(&as_caller(&stage, "python3", &["-c", &attach]));
+    assert_eq!(looked(), "attach -1\n");
+    // Again when the one call was made: init is there and waits for its maps and for the end of the pipe.
+    let (envelope, exec) = frames(stage.plan(), &["true"], &binding, &stage.key);
+    let mut pipe = launch.envelope.take().unwrap();
+    pipe.write_all(&[envelope, exec].concat()).unwrap();
+    wait_until("the namespaces are made", || {
+        let init = children(pid).first().copied();
+        init.is_some_and(|init| {
+            fs::read_to_string(format!("/proc/{init}/gid_map")).is_ok_and(|map| !map.is_empty())
+        })
+    });
+    is_held_and_not_raised(pid);
+    assert_eq!(looked(), "attach -1\n");
+    drop(pipe);
+    assert!(matches!(launch.next().0, Event::Ready(_)));
+}
+
+#[test]
+fn the_capability_is_gone_before_another_program_is_executed() {
+    let Some(stage) = capable() else { return };
+    // In the link's place one that never says it is ready, so that the monitor has something to start yet.
+    let link = stage.path("link");
+    fs::write(&link, "#!/bin/sh\nexec sleep 1000\n").unwrap();
+    fs::set_permissions(&link, Permissions::from_mode(0o755)).unwrap();
+    let script = enrolled(&stage, &[stage.trust_line()], "");
+    let script = format!("mount --bind {} /usr/bin/slirp4netns && {script}", link.display());
+    let mut launch = behind(&stage, &["setpriv", "unshare", "-m", "sh", "-c", &script]);
+    let (public, private) = (Zone::Block, Zone::Block);
+    let (version, dns_servers) = (NETWORK_POLICY_VERSION, vec![]);
+    let policy = NetworkPolicy { version, public, private, dns_servers, proxy_mode: None };
+    let (network, seccomp) = (Network::Policy(policy), SeccompProfile::Restricted);
+    launch.send(&stage, Plan { network, seccomp, ..stage.plan() }, &["true"]);
+    let monitor = launch.child.id();
+    let is_link = |pid: &u32| {
+        fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "sleep\n")
+    };
+    wait_until("the link runs", || children(monitor).iter().any(is_link));
+    for pid in [vec![monitor], children(monitor)].concat() {
+        let here = fs::read_link(format!("/proc/{pid}/ns/user")).unwrap()
+            == fs::read_link("/proc/self/ns/user").unwrap();
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        assert!(!here || status.contains("CapPrm:\t0000000000000000"), "{status}");
+    }
+    launch.child.kill().unwrap();
+    launch.child.wait().unwrap();
+    wait_until("every process is gone", || helpers(&stage).is_empty());
+}
+
+#[test]
+fn keys_that_somebody_else_could_have_put_there_do_not_count() {
+    let Some(stage) = capable() else { return };
+    for (spoil, word) in [
+        ("chown 1000 /etc", "other than root"),
+        ("chmod o+w /etc", "other than root"),
+        ("chown 1001 /etc/landbox", "other than root"),
+        ("chmod g+w /etc/landbox", "other than root"),
+        ("chown 1000 /etc/landbox/trusted.d", "other than root"),
+        ("chmod 777 /etc/landbox/trusted.d", "other than root"),
+        ("mv /etc/landbox /etc/real && ln -s real /etc/landbox", "opening"),
+        ("chown 1000 /etc/landbox/trusted.d/*.pub", "only its owner can write"),
+        ("chmod g+w /etc/landbox/trusted.d/*.pub", "only its owner can write"),
+        (
+            "for k in /etc/landbox/trusted.d/*.pub; do mv $k /etc/k && ln -s /etc/k $k; done",
+            "opening",
+        ),
+        ("for k in /etc/landbox/trusted.d/*.pub; do rm $k && mkfifo $k; done", "regular file"),
+        ("true", ""),
+    ] {
+        let script = enrolled(&stage, &[stage.trust_line()], "");
+        let script = script.replace("exec setpriv", &format!("{spoil} && exec setpriv"));
+        let mut launch = behind(&stage, &["setpriv", "unshare", "-m", "sh", "-c", &script]);
+        launch.send(&stage, stage.plan(), &["true"]);
+        match launch.next().0 {
+            Event::Ready(_) => assert!(word.is_empty(), "{spoil}"),
+            other => {
+                let failure = refusal(other);
+                assert_eq!(failure.stage, At::Verify, "{spoil}: {failure}");
+                assert!(!word.is_empty() && failure.detail.contains(word), "{spoil}: {failure}");
+            }
+        }
+    }
 }
 
 #[test]
@@ -544,7 +649,7 @@ fn no_path_of_the_plan_that_is_swapped_meanwhile_leads_elsewhere() {
             let swapper = Swapper::start(&stage, &stage.path(name), victim);
             for _ in 0..LAUNCHES / 2 {
                 // It fails, or it runs; a helper that ended without a word would panic here.
-                let (_, end) = run(&stage, plan.clone(), &script);
+                let (_, end) = run_enrolled(&stage, plan.clone(), &script);
                 plan.launch += 1;
                 assert!(matches!(end, Event::Exited(_) | Event::Failed(_)), "{name}: {end:?}");
             }
@@ -586,11 +691,33 @@ fn a_mount_put_over_a_source_meanwhile_shows_nothing_the_caller_could_not_see() 
     assert!(!said.lines().any(|line| line == "under"), "{said}");
 }
 
-/// Ends well, or is refused, or says nothing at all; in no case with a right that its caller hasn't. Whether a session began.
-fn harmless(stage: &Stage, mut launch: Launch, what: &str) -> bool {
+/// The plan of one more launch, which needs a work folder of its own.
+fn next_launch(stage: &Stage) -> Plan {
+    let launch = (LAUNCHES + 1..)
+        .find(|launch| !stage.path(&format!("session/layers/project/work.{launch}")).exists());
+    let launch = launch.unwrap();
+    stage.own_folder(&stage.path(&format!("session/layers/project/work.{launch}")));
+    Plan { launch, ..stage.plan() }
+}
+
+/// How a start may end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Start {
+    /// With a session that ends well: it takes no harm.
+    Runs,
+    /// Refused, or without a word.
+    Refused,
+    /// One or the other, by how much the limit leaves.
+    Either,
+}
+
+/// Whether a session began and ended; in no case with a right that its caller hasn't.
+fn harmless(stage: &Stage, lines: &[String], more: &str, what: &str) -> bool {
+    let plan = next_launch(stage);
+    let mut launch = start(stage, lines, more);
     let text = "grep -h -e ^Cap -e ^Uid /proc/self/status; touch /etc/made";
     let answered = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        launch.send(stage, stage.plan(), &["sh", "-c", text]);
+        launch.send(stage, plan, &["sh", "-c", text]);
         launch.next().0
     }));
     let begun = match answered {
@@ -607,7 +734,9 @@ fn harmless(stage: &Stage, mut launch: Launch, what: &str) -> bool {
                 !said.contains("Uid:\t0") && !Path::new("/etc/made").exists(),
                 "{what}: {said}"
             );
-            true
+            // Its end is told, too.
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| launch.next().0))
+                .is_ok_and(|end| matches!(end, Event::Exited(_)))
         }
         Ok(other) => panic!("{what}: {other:?}"),
     };
@@ -623,17 +752,23 @@ fn no_way_to_start_it_gives_more() {
     fs::write(&lib, "no library").unwrap();
     let long = "$(head -c 100000 /dev/zero | tr '\\0' A)";
     let env = |text: &str| format!("env {text}");
-    let python = |code: &str| format!("python3 -c '{code}'");
-    for (what, more) in [
-        ("few descriptors", "prlimit --nofile=6:6".to_owned()),
-        ("no files", "prlimit --fsize=0".to_owned()),
-        ("no memory", "prlimit --as=20000000".to_owned()),
-        ("little stack", "prlimit --stack=65536".to_owned()),
-        ("no processes", "prlimit --nproc=1".to_owned()),
-        ("no locked memory", "prlimit --memlock=0".to_owned()),
-        ("short of time", "prlimit --cpu=1".to_owned()),
-        ("ignored signals", "env --ignore-signal".to_owned()),
-        ("blocked signals", "env --block-signal".to_owned()),
+    let python = |code: &str| {
+        let imports = "import ctypes,os,signal,sys,tempfile";
+        format!("python3 -c '{imports}; {code}; os.execv(sys.argv[1], sys.argv[1:])'")
+    };
+    for (what, more, end) in [
+        ("few descriptors", "prlimit --nofile=6:6".to_owned(), Start::Either),
+        ("no files", "prlimit --fsize=0".to_owned(), Start::Runs),
+        ("no core", "prlimit --core=0".to_owned(), Start::Runs),
+        ("no memory", "prlimit --as=20000000".to_owned(), Start::Either),
+        ("little stack", "prlimit --stack=65536".to_owned(), Start::Either),
+        ("no processes", "prlimit --nproc=1".to_owned(), Start::Either),
+        ("no locked memory", "prlimit --memlock=0".to_owned(), Start::Runs),
+        ("no waiting signals", "prlimit --sigpending=0".to_owned(), Start::Either),
+        ("no priority", "nice -n 19".to_owned(), Start::Runs),
+        ("short of time", "prlimit --cpu=1".to_owned(), Start::Either),
+        ("ignored signals", "env --ignore-signal".to_owned(), Start::Runs),
+        ("blocked signals", "env --block-signal".to_owned(), Start::Runs),
         (
             "hostile environment",
             env(&format!(
@@ -641,29 +776,32 @@ fn no_way_to_start_it_gives_more() {
              HOME=/../../etc XDG_CONFIG_HOME=/proc/self/root/etc MALLOC_CHECK_=3 IFS=/",
                 lib.display()
             )),
+            Start::Runs,
         ),
-        ("huge environment", env(&format!("BIG={long} ANOTHER={long}"))),
-        (
-            "no terminal and no descriptors",
-            python(
-                "import os,sys; [os.close(n) for n in (0,1,2)]; os.execv(sys.argv[1], sys.argv[1:])",
-            ),
-        ),
-        (
-            "a deleted folder",
-            python(
-                "import os,sys,tempfile; d=tempfile.mkdtemp(); os.chdir(d); os.rmdir(d); os.execv(sys.argv[1], sys.argv[1:])",
-            ),
-        ),
-        (
-            "an alarm",
-            python("import os,sys,signal; signal.alarm(1); os.execv(sys.argv[1], sys.argv[1:])"),
-        ),
-        ("another session", "setsid -f".to_owned()),
+        ("huge environment", env(&format!("BIG={long} ANOTHER={long}")), Start::Runs),
+        ("no terminal", python("[os.close(n) for n in (0,1,2)]"), Start::Refused),
+        ("no pipe", python("os.close(3)"), Start::Refused),
+        ("no event socket", python("os.close(4)"), Start::Refused),
+        ("a file for a pipe", python("os.dup2(os.open(\"/etc\",0),3)"), Start::Refused),
+        ("a pipe for the event socket", python("os.dup2(3,4)"), Start::Refused),
+        ("a deleted folder", python("d=tempfile.mkdtemp(); os.chdir(d); os.rmdir(d)"), Start::Runs),
+        ("an alarm", python("signal.alarm(1)"), Start::Either),
+        ("another session", "setsid -f".to_owned(), Start::Runs),
+        ("a tracer's child", python("ctypes.CDLL(None).prctl(0x59616d61,-1,0,0,0)"), Start::Runs),
+        ("a signal at its parent's end", python("ctypes.CDLL(None).prctl(1,9,0,0,0)"), Start::Runs),
+        ("no new privileges", "setpriv --no-new-privs".to_owned(), Start::Refused),
+        ("a short bounding set", "--bounding-set -sys_admin".to_owned(), Start::Refused),
+        ("an own user namespace", "unshare -U".to_owned(), Start::Refused),
+        ("root of an own user namespace", "unshare -Urm".to_owned(), Start::Refused),
     ] {
-        harmless(&stage, start(&stage, &[stage.trust_line()], &more), what);
+        let begun = harmless(&stage, &[stage.trust_line()], &more, what);
+        match end {
+            Start::Runs => assert!(begun, "{what}"),
+            Start::Refused => assert!(!begun, "{what}"),
+            Start::Either => {}
+        }
         // And whose key nobody enrolled gets nothing by any of them.
-        assert!(!harmless(&stage, start(&stage, &[], &more), what), "{what}");
+        assert!(!harmless(&stage, &[], &more, what), "{what}");
     }
 }
 
@@ -698,6 +836,12 @@ fn arguments_of_any_number_and_length_start_no_session() {
         let out = as_caller(&stage, helper, words);
         assert_eq!(out.status.code(), Some(2), "{}", said(&out));
         assert!(out.stderr.len() < 200);
+        // With what a session needs beside them.
+        let mut launch = stage.start_with(|command| {
+            command.args(words);
+        });
+        assert!(launch.is_silent());
+        assert_eq!(launch.child.wait().unwrap().code(), Some(2));
     }
     let code = format!(
         "import ctypes; n=(ctypes.c_char_p*1)(None); ctypes.CDLL(None).execve(b\"{helper}\",n,n)"
@@ -752,6 +896,7 @@ fn launches_and_refusals_are_told_to_the_log_in_words_of_its_own() {
     {
         let mut launch = start_with_log(&stage, &lines, &path);
         let pid = launch.child.id();
+        let since = Instant::now();
         launch.send(&stage, stage.plan(), &["true"]);
         let length = log.recv(&mut heard).unwrap();
         let line = String::from_utf8_lossy(&heard[..length]).into_owned();
@@ -760,6 +905,8 @@ fn launches_and_refusals_are_told_to_the_log_in_words_of_its_own() {
         assert_eq!(line, wanted);
         let ready = matches!(launch.next().0, Event::Ready(_));
         assert_eq!(ready, !lines.is_empty());
+        // Whoever tries again and again has to wait.
+        assert!(ready || since.elapsed() >= Duration::from_secs(1));
     }
 }
 

@@ -9,7 +9,7 @@ use landbox_shared::evidence::{HelperMode, OwnerMap};
 use landbox_shared::plan::{Access, Op, Plan, Stdio};
 use landbox_shared::policy::{Network, SeccompProfile};
 use nix::sys::signal::Signal;
-use play::{Stage, abs, users};
+use play::{Stage, abs, procs, users};
 use std::fs;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
@@ -47,16 +47,55 @@ fn the_task_has_no_descriptor_but_its_three() {
 }
 
 #[test]
-fn descriptors_the_caller_left_open_reach_nobody() {
+fn descriptors_and_a_folder_the_caller_left_open_reach_nobody() {
     for uid in users() {
         let stage = Stage::new(uid);
-        let leaked = fs::File::open(stage.path("project/file")).unwrap();
-        let number = leaked.as_raw_fd();
-        nix::fcntl::fcntl(&leaked, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty()))
+        stage.own_file("project/left", b"open\n");
+        let left = fs::File::open(stage.path("project/left")).unwrap();
+        nix::fcntl::fcntl(&left, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty()))
             .unwrap();
-        let (output, _) =
-            stage.run(stage.plan(), &["readlink", &format!("/proc/self/fd/{number}")]);
-        assert!(!output.contains("project"), "{output}");
+        let mut launch = stage.start_with(|command| {
+            command.current_dir(stage.path("project"));
+        });
+        launch.send(&stage, stage.plan(), &["sh", "-c", "echo up; exec cat"]);
+        assert!(matches!(launch.next().0, Event::Ready(_)));
+        launch.release();
+        launch.child.stdout.as_mut().unwrap().read_exact(&mut [0; 3]).unwrap();
+        let monitor = i32::try_from(launch.child.id()).unwrap();
+        let [init, task] = procs::descendants(monitor)[..] else { panic!("init and the task") };
+        // What can't be dumped is root's to look into.
+        let seen =
+            if nix::unistd::geteuid().is_root() { vec![monitor, init, task] } else { vec![] };
+        for pid in seen {
+            for fd in fs::read_dir(format!("/proc/{pid}/fd")).unwrap() {
+                let target = fs::read_link(fd.unwrap().path()).unwrap_or_default();
+                assert!(!target.ends_with("left"), "{pid}: {target:?}");
+            }
+            let folder = fs::read_link(format!("/proc/{pid}/cwd")).unwrap();
+            assert_eq!(folder.ends_with("project"), pid == task, "{folder:?}");
+        }
+        drop(launch.child.stdin.take());
+        assert_eq!(launch.next().0, Event::Exited(Status::Code(0)));
+    }
+}
+
+#[test]
+fn the_task_has_users_and_mounts_of_its_own_inside_those_of_init() {
+    // What can't be dumped is root's to look into.
+    for uid in users().into_iter().filter(|_| nix::unistd::geteuid().is_root()) {
+        let stage = Stage::new(uid);
+        let mut launch = stage.start();
+        launch.send(&stage, stage.plan(), &["sh", "-c", "echo up; exec cat"]);
+        assert!(matches!(launch.next().0, Event::Ready(_)));
+        launch.release();
+        launch.child.stdout.as_mut().unwrap().read_exact(&mut [0; 3]).unwrap();
+        let monitor = i32::try_from(launch.child.id()).unwrap();
+        let [init, task] = procs::descendants(monitor)[..] else { panic!("init and the task") };
+        for kind in ["user", "mnt", "pid", "ipc", "uts"] {
+            let of = |pid| fs::read_link(format!("/proc/{pid}/ns/{kind}")).unwrap();
+            assert_ne!(of(monitor), of(init), "{kind}");
+            assert_eq!(of(init) != of(task), ["user", "mnt"].contains(&kind), "{kind}");
+        }
     }
 }
 
@@ -69,6 +108,10 @@ fn the_task_has_no_rights_and_cannot_gain_any() {
         }
         assert!(output.contains("NoNewPrivs:\t1") && output.contains("Seccomp:\t2"), "{output}");
         assert_eq!(output.lines().count(), 7, "{output}");
+    }
+    // PR_GET_SECUREBITS: all but KEEP_CAPS on, and each locked.
+    for (_, output) in outputs("python3 -c 'import ctypes; print(ctypes.CDLL(None).prctl(27))'") {
+        assert_eq!(output, format!("{}\n", 0b1110_1111));
     }
 }
 
@@ -143,6 +186,22 @@ fn init_is_out_of_the_tasks_reach() {
     for (_, output) in outputs(text) {
         let count: u32 = output.trim().parse().unwrap_or_else(|_| panic!("{output}"));
         assert!((2..10).contains(&count), "{output}");
+    }
+}
+
+#[test]
+fn the_task_signals_nothing_but_its_own() {
+    for uid in users() {
+        let stage = Stage::new(uid);
+        let mut launch = stage.start();
+        let text = "kill -0 1 2>/dev/null && echo reached; kill -0 $$ && echo own";
+        launch.send(&stage, stage.plan(), &["sh", "-c", text]);
+        let Event::Ready(evidence) = launch.next().0 else { panic!("no evidence") };
+        launch.release();
+        let output = launch.output();
+        // Of init's own ids: without Landlock's scope it could be signalled, which it takes from outside alone.
+        let wanted = if evidence.landlock_abi == 0 { "reached\nown\n" } else { "own\n" };
+        assert_eq!(output, wanted);
     }
 }
 

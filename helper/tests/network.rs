@@ -9,8 +9,8 @@ use landbox_shared::network::{
     NETWORK_POLICY_VERSION, NetworkPolicy, Protocol, Rule, Traffic, Zone, egress::Egress,
     ruleset::compile::compile,
 };
-use landbox_shared::plan::Plan;
-use landbox_shared::policy::{Network, SeccompProfile};
+use landbox_shared::plan::{Op, Plan};
+use landbox_shared::policy::{Backend, Network, SeccompProfile};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use play::{Launch, Stage, procs, users};
@@ -165,15 +165,45 @@ fn the_link_ends_with_the_task() {
 }
 
 #[test]
-fn the_link_holds_nothing_but_its_own_descriptors_and_no_environment() {
+fn the_daemons_hold_nothing_but_their_own_descriptors_and_no_environment() {
     for uid in users() {
-        let (_stage, launch) = running(uid, "exec sleep 1000");
-        let link = named(&launch, "slirp4netns")[0];
-        assert_eq!(fs::read(format!("/proc/{link}/environ")).unwrap_or_default(), b"");
+        let stage = Stage::new(uid);
+        let mut launch = stage.start();
+        let mut plan = plan(&stage, policy());
+        for op in &mut plan.ops {
+            if let Op::Layer(layer) = op {
+                layer.backend = Backend::Fuse;
+            }
+        }
+        launch.send(&stage, plan, &["cat"]);
+        assert!(matches!(launch.next().0, Event::Ready(_)));
+        let [link, fuse] = ["slirp4netns", "fuse-overlayfs"].map(|name| named(&launch, name)[0]);
+        // What can't be dumped is root's to look into.
+        if !nix::unistd::geteuid().is_root() {
+            continue;
+        }
+        let monitor = open_in(i32::try_from(launch.child.id()).unwrap());
+        for daemon in [link, fuse] {
+            assert_eq!(fs::read(format!("/proc/{daemon}/environ")).unwrap(), b"");
+            let open = open_in(daemon);
+            assert!(open.iter().all(|name| !name.contains("lock")), "{open:?}");
+            let both = open.iter().filter(|name| monitor.contains(name));
+            let shared: Vec<_> = both.filter(|name| name.starts_with("socket:")).collect();
+            assert_eq!(shared, [] as [&String; 0]);
+        }
         let limits = fs::read_to_string(format!("/proc/{link}/limits")).unwrap();
         let files = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
         assert_eq!(files.split_whitespace().nth(3), Some("4096"), "{files}");
+        launch.release();
     }
+}
+
+/// What the descriptors of a process lead to.
+fn open_in(pid: i32) -> Vec<String> {
+    let fds = fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+    let name =
+        |fd: fs::DirEntry| fs::read_link(fd.path()).unwrap_or_default().display().to_string();
+    fds.map(|fd| name(fd.unwrap())).collect()
 }
 
 #[test]

@@ -7,10 +7,13 @@ mod play;
 use ed25519_dalek::SigningKey;
 use landbox_shared::event::{Event, Failure, Stage as At};
 use landbox_shared::plan::{Op, Stdio};
+use landbox_shared::wire;
 use play::{Launch, Stage, frames, users};
 use std::fs::{self, File, Permissions};
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio as Process;
+use std::time::Duration;
 
 const TRUE: &[&str] = &["true"];
 
@@ -230,6 +233,34 @@ fn a_session_folder_that_is_open_to_others_or_a_link_is_refused() {
 }
 
 #[test]
+fn a_session_folder_that_is_replaced_meanwhile_is_refused() {
+    for uid in users() {
+        let stage = Stage::new(uid);
+        let mut launch = stage.start();
+        let binding = launch.binding(uid);
+        let (envelope, exec) = frames(stage.plan(), &["touch", "mark"], &binding, &stage.key);
+        let mut pipe = launch.envelope.take().unwrap();
+        pipe.write_all(&[envelope, exec].concat()).unwrap();
+        // It waits for the end of the pipe by now, or soon: with the lock, and before anything is mounted.
+        let lock = File::open(stage.path("session/lock")).unwrap();
+        while lock.try_lock().is_ok() {
+            lock.unlock().unwrap();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let session = stage.path("session");
+        fs::rename(&session, stage.path("away")).unwrap();
+        for folder in ["layers/project/upper", "layers/project/work.1"] {
+            stage.own_folder(&session.join(folder));
+        }
+        stage.own_file("session/lock", b"");
+        drop(pipe);
+        let failure = failure(&stage, &mut launch);
+        assert!(failure.detail.contains("was replaced"), "{failure}");
+        assert!(!session.join("layers/project/upper/mark").exists());
+    }
+}
+
+#[test]
 fn a_set_user_id_helper_refuses_to_start() {
     for uid in users() {
         let stage = Stage::new(uid);
@@ -273,5 +304,12 @@ fn a_word_before_or_other_than_the_release_ends_the_session() {
             launch.child.wait().unwrap();
             assert!(!stage.path("session/layers/project/upper/mark").exists());
         }
+        let stage = Stage::new(uid);
+        let mut launch = stage.start();
+        launch.say(wire::RELEASE);
+        launch.send(&stage, stage.plan(), &["touch", "mark"]);
+        assert!(launch.is_silent());
+        launch.child.wait().unwrap();
+        assert!(!stage.path("session/layers/project/upper/mark").exists());
     }
 }

@@ -12,6 +12,7 @@ use landbox_shared::policy::{Network, SeccompProfile};
 use play::{Launch, Stage, as_user, behind, set_capabilities, users};
 use std::fs;
 use std::io::{Read, Write};
+use std::os::unix::fs::MetadataExt;
 
 /// What the tests that need real root and an ordinary user play as.
 fn ordinary_user_beside_root() -> Option<u32> {
@@ -68,6 +69,19 @@ fn a_capability_on_a_nosuid_mount_is_told_apart() {
 }
 
 #[test]
+fn a_device_that_is_another_than_its_name_says_is_refused() {
+    let Some(uid) = ordinary_user_beside_root() else { return };
+    let stage = Stage::new(uid);
+    let text = format!(
+        "mount --bind /dev/zero /dev/full && exec setpriv --reuid {uid} --regid {uid} --clear-groups \"$0\""
+    );
+    let mut launch = behind(&stage, &["setpriv", "unshare", "-m", "sh", "-c", &text]);
+    launch.send(&stage, stage.plan(), &["true"]);
+    let Event::Failed(failure) = launch.next().0 else { panic!("no failure") };
+    assert_eq!((failure.stage, failure.errno), (At::Mount, libc::ENODEV), "{failure}");
+}
+
+#[test]
 fn a_capability_that_the_file_does_not_give_is_refused() {
     let Some(uid) = ordinary_user_beside_root() else { return };
     let stage = Stage::new(uid);
@@ -110,7 +124,7 @@ fn with_the_capability_only_keys_that_root_enrolled_count() {
 }
 
 #[test]
-fn the_monitor_keeps_no_rights_and_no_file_of_the_tasks() {
+fn monitor_and_init_keep_no_rights_and_no_file_of_the_tasks_and_show_nobody_their_memory() {
     for uid in users() {
         let stage = Stage::new(uid);
         let mut launch = stage.start();
@@ -128,6 +142,9 @@ fn the_monitor_keeps_no_rights_and_no_file_of_the_tasks() {
                 assert!(status.contains(&format!("{set}:\t0000000000000000")), "{status}");
             }
             assert!(status.contains("NoNewPrivs:\t1"), "{status}");
+            // Of a process that can't be dumped everything there is root's.
+            let owner = fs::metadata(format!("/proc/{pid}/mem")).unwrap().uid();
+            assert!(owner == 0, "{owner}");
             for fd in fs::read_dir(format!("/proc/{pid}/fd")).unwrap() {
                 let target = fs::read_link(fd.unwrap().path()).unwrap_or_default();
                 assert!(!target.to_string_lossy().starts_with("pipe:"), "{target:?}");

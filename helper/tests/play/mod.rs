@@ -13,9 +13,12 @@ use landbox_shared::path::AbsPath;
 use landbox_shared::plan::{LayerOp, Op, Plan, Stdio};
 use landbox_shared::policy::{Backend, Network, SeccompProfile};
 use landbox_shared::wire::{self, Binding, EventAssembler, KeyId};
+use nix::errno::Errno;
 use nix::sys::socket::{
-    AddressFamily, ControlMessageOwned, MsgFlags, SockFlag, SockType, recvmsg, send, socketpair,
+    AddressFamily, ControlMessageOwned, MsgFlags, SockFlag, SockType, recvmsg, send, setsockopt,
+    socketpair, sockopt,
 };
+use nix::sys::time::TimeVal;
 use std::fs::{self, File, Permissions};
 use std::io::{IoSliceMut, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -168,6 +171,8 @@ impl Stage {
         let flags = SockFlag::SOCK_CLOEXEC;
         let (events, theirs) =
             socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags).unwrap();
+        // Whatever is never said fails a test and does not hang it.
+        setsockopt(&events, sockopt::ReceiveTimeout, &TimeVal::new(120, 0)).unwrap();
         let mut command = self.command();
         command.stdin(Process::piped()).stdout(Process::piped()).stderr(Process::piped());
         change(&mut command);
@@ -234,7 +239,11 @@ impl Launch {
         let mut iov = [IoSliceMut::new(&mut buffer)];
         let flags = MsgFlags::MSG_CMSG_CLOEXEC;
         let fd = self.events.as_raw_fd();
-        let message = recvmsg::<()>(fd, &mut iov, Some(&mut space), flags).unwrap();
+        let message = match recvmsg::<()>(fd, &mut iov, Some(&mut space), flags) {
+            // Gone, with something unheard.
+            Err(Errno::ECONNRESET) => return (vec![], vec![]),
+            received => received.unwrap(),
+        };
         let mut beside = Vec::new();
         for control in message.cmsgs().unwrap() {
             if let ControlMessageOwned::ScmRights(raw) = control {

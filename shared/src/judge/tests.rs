@@ -3,7 +3,7 @@
 use super::*;
 use crate::fixtures::{self, abs};
 use crate::id::LayerId;
-use crate::network::{NETWORK_POLICY_VERSION, NetworkPolicy, Zone};
+use crate::network::{NETWORK_POLICY_VERSION, NetworkPolicy, Rule, Traffic, Zone};
 use crate::path::RelPath;
 use crate::plan::{LayerMask, Loss};
 use crate::policy::{Backend, MaskKind};
@@ -119,6 +119,26 @@ fn a_network_policy_without_the_restricted_filter_is_refused() {
 }
 
 #[test]
+fn a_policy_that_no_parser_makes_is_refused() {
+    let rule = Rule { cidr: "10.1.0.0/16".parse().unwrap(), traffic: Traffic::Any };
+    let judge = |private: Zone| {
+        let (version, dns_servers) = (NETWORK_POLICY_VERSION, vec![]);
+        let public = Zone::Block;
+        let policy = NetworkPolicy { version, public, private, dns_servers, proxy_mode: None };
+        let seccomp = SeccompProfile::Restricted;
+        judge(&Plan { network: Network::Policy(policy), seccomp, ..plan(vec![]) })
+    };
+    judge(Zone::Allowlist(vec![rule.clone()])).unwrap();
+    assert!(judge(Zone::Allowlist(vec![rule; 257])).is_err());
+}
+
+#[test]
+fn a_launch_has_a_number_and_a_folder() {
+    assert!(judge(&Plan { launch: 0, ..plan(vec![]) }).is_err());
+    assert!(judge(&Plan { session_dir: abs("/"), ..plan(vec![]) }).is_err());
+}
+
+#[test]
 fn the_terminal_is_a_slave_and_there_where_it_is_wanted() {
     for console in
         [None, Some(abs("/etc/shadow")), Some(abs("/dev/pts/ptmx")), Some(abs("/dev/pts/1/2"))]
@@ -194,6 +214,11 @@ fn a_tmpfs_has_a_size_and_plain_permissions() {
 }
 
 #[test]
-fn too_many_operations_are_refused() {
+fn too_many_operations_or_masks_are_refused() {
     refuses(vec![tmpfs("/run"); limits::OPS]);
+    let many: Vec<String> = (0..=limits::LAYER_MASKS).map(|n| n.to_string()).collect();
+    let mut many: Vec<&str> = many.iter().map(|name| &**name).collect();
+    refuses(vec![layer("home", "/home/u", &many)]);
+    many.pop();
+    accepts(vec![layer("home", "/home/u", &many)]);
 }

@@ -1,6 +1,8 @@
 //! The parts every session has, and binds.
 
-use super::stage::{Host, abs, bind, enter, errno, mount_at, mount_table, private, rel, tmpfs};
+use super::stage::{
+    Host, Stage, abs, bind, enter, errno, mount_at, mount_table, private, rel, tmpfs,
+};
 use landbox_shared::event::Stage as Step;
 use landbox_shared::path::AbsPath;
 use landbox_shared::plan::{Access, Op};
@@ -164,14 +166,26 @@ fn a_file_and_a_folder_do_not_cover_each_other() {
     assert_eq!((failure.stage, failure.errno), (Step::Mount, libc::EISDIR));
 }
 
-#[test]
-fn a_link_the_session_left_does_not_move_a_mount() {
-    let Some(stage) = enter("tree::a_link_the_session_left_does_not_move_a_mount") else { return };
-    symlink("/run", stage.session.join("tmp/link")).unwrap();
+fn a_link_does_not_move_a_mount(stage: &Stage, to: &str) {
+    symlink(to, stage.session.join("tmp/link")).unwrap();
     let mut ops = stage.basics();
     ops.push(tmpfs("/tmp/link/inner"));
     let failure = stage.try_build(ops).unwrap_err();
     assert_eq!((failure.stage, failure.path.as_slice()), (Step::Mount, &b"/tmp/link/inner"[..]));
+}
+
+#[test]
+fn a_link_the_session_left_does_not_move_a_mount() {
+    let Some(stage) = enter("tree::a_link_the_session_left_does_not_move_a_mount") else { return };
+    a_link_does_not_move_a_mount(&stage, "../run");
+}
+
+#[test]
+fn a_link_the_session_left_leads_no_mount_out_of_the_root() {
+    let Some(stage) = enter("tree::a_link_the_session_left_leads_no_mount_out_of_the_root") else {
+        return;
+    };
+    a_link_does_not_move_a_mount(&stage, "/run");
 }
 
 #[test]
