@@ -41,7 +41,7 @@ the_profile_attaches_to_the_helper_and_to_nothing_else() {
   mkfifo /tmp/go && chmod 0666 /tmp/go
   ada 'cd ~/shop && landbox run -- sh -c "cat /proc/self/attr/current; read go"' </tmp/go >/tmp/inside 2>&1 &
   exec 8>/tmp/go
-  wait_until 120 test -s /tmp/inside
+  wait_until 120 grep -q unconfined /tmp/inside
   local process confined=0
   for process in /proc/[0-9]*; do
     [ "$(readlink "$process/exe")" = $helper_path ] || continue
@@ -92,6 +92,17 @@ the_suite_holds_with_the_capability() {
 the_suite_holds_without_the_capability() {
   setcap -r $helper_path
   suite
+}
+
+purging_takes_the_profile_out_of_the_kernel_and_leaves_nothing() {
+  setcap cap_sys_admin=p $helper_path
+  dpkg --purge landbox landbox-helper
+  ! grep '^landbox-helper ' /sys/kernel/security/apparmor/profiles || fail "the profile is still there"
+  # The profile itself was no file of the package on this system.
+  rm /etc/apparmor.d/landbox-helper
+  local left
+  left=$(find /etc /usr /var -xdev -path /var/lib/dpkg -prune -o -path /var/log -prune -o -name '*landbox*' -print)
+  [ -z "$left" ] || fail "$left"
 }
 
 # ---- how it is looked at -----------------------------------------------------------------------------------------------
