@@ -156,6 +156,16 @@ fn the_safe_crates_say_so_themselves() {
 }
 
 #[test]
+fn a_sum_that_does_not_fit_ends_the_released_programs() {
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let release = manifest.split_once("\n[profile.release]\n").unwrap().1;
+    let release: Vec<&str> = release.lines().take_while(|line| !line.starts_with('[')).collect();
+    assert!(release.contains(&"overflow-checks = true"), "{release:?}");
+    assert!(release.contains(&"panic = \"abort\""), "{release:?}");
+    assert_eq!(manifest.matches("[profile.release").count(), 1, "a package may have others");
+}
+
+#[test]
 fn nothing_is_left_for_later() {
     let words = [
         concat!("TO", "DO"),

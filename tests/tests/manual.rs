@@ -101,3 +101,80 @@ fn completions_are_understood_by_their_shells() {
         assert!(out.status.success(), "{shell}: {}", String::from_utf8_lossy(&out.stderr));
     }
 }
+
+/// A command, by its words, with the long flags that its help names.
+struct Told {
+    words: Vec<String>,
+    flags: Vec<String>,
+}
+
+/// What the command itself says of `words` and of every command below, in its help.
+fn told(words: &[String], all: &mut Vec<Told>) {
+    let out = Command::new(world::bin("landbox")).args(words).arg("--help").output().unwrap();
+    assert!(out.status.success(), "{words:?}");
+    let help = String::from_utf8(out.stdout).unwrap();
+    let listed = help.split_once("\nCommands:\n").map_or("", |(_, rest)| rest);
+    let listed = listed.lines().take_while(|line| !line.is_empty());
+    let names: Vec<String> = listed
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next().map(str::to_owned))
+        .filter(|name| name != "help")
+        .collect();
+    let options = help.lines().filter(|line| line.trim_start().starts_with('-'));
+    let flags =
+        options.filter_map(|line| line.split_whitespace().find(|word| word.starts_with("--")));
+    let flags = flags.map(|flag| flag.trim_end_matches(',').to_owned()).collect();
+    all.push(Told { words: words.to_vec(), flags });
+    for name in names {
+        told(&[words, &[name]].concat(), all);
+    }
+}
+
+/// The part of a completion script from the line `from` on that ends before the line `to`.
+fn part<'a>(script: &'a str, from: &str, to: &str) -> &'a str {
+    let start = script.find(from).unwrap_or_else(|| panic!("no {from}"));
+    script[start..].split_once(to).unwrap().0
+}
+
+#[test]
+fn every_command_and_flag_is_in_the_manual_and_in_each_shells_completions() {
+    let (_dir, pages) = pages();
+    let mut all = Vec::new();
+    told(&[], &mut all);
+    assert!(all.len() > 15 && all.iter().any(|one| one.words.len() == 2), "{}", all.len());
+    let [bash, zsh, fish] = ["bash", "zsh", "fish"].map(|shell| {
+        let mut command = Command::new(world::bin("landbox"));
+        let out = command.args(["util", "completions", shell]).output().unwrap();
+        String::from_utf8(out.stdout).unwrap()
+    });
+    for Told { words, flags } in all {
+        let full = [&["landbox".to_owned()], &*words].concat().join("-");
+        let page = pages.iter().find(|page| name(page) == format!("{full}.1"));
+        let page = page.unwrap_or_else(|| panic!("no page of {full}"));
+        let page = fs::read_to_string(page).unwrap().replace("\\-", "-");
+        let block = format!(
+            "        landbox{})\n",
+            words.iter().fold(String::new(), |all, word| {
+                all + "__subcmd__" + &word.replace('-', "__subcmd__")
+            })
+        );
+        let in_bash = part(&bash, &block, "return 0");
+        let in_zsh =
+            words.last().map_or(&*zsh, |last| part(&zsh, &format!("({last})\n"), "&& ret=0"));
+        let of_fish = fish.lines().filter(|line| match words.last() {
+            None => line.contains("__fish_landbox_needs_command"),
+            Some(_) => words.iter().all(|word| line.contains(&**word)),
+        });
+        let in_fish: Vec<&str> = of_fish.collect();
+        for flag in &flags {
+            assert!(page.contains(&**flag), "{full} {flag}: manual");
+            assert!(in_bash.split([' ', '"']).any(|word| word == flag), "{full} {flag}: bash");
+            let ends = ['[', '=', '+'].map(|end| format!("{flag}{end}"));
+            assert!(ends.iter().any(|end| in_zsh.contains(&**end)), "{full} {flag}: zsh");
+            let long = format!("-l {}", flag.trim_start_matches('-'));
+            let is_there =
+                |line: &&str| line.ends_with(&long) || line.contains(&format!("{long} "));
+            assert!(in_fish.iter().any(is_there), "{full} {flag}: fish");
+        }
+    }
+}

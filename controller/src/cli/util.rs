@@ -116,9 +116,15 @@ fn completions(shell: Shell) -> Vec<u8> {
 /// A command without its hidden subcommands, which the generator would complete like any other.
 fn shown(command: &Command) -> Command {
     // A name has to outlive everything: this is run once, and then the program ends.
-    let copy = Command::new(&*command.get_name().to_owned().leak());
+    let forever = |text: &str| -> &'static str { text.to_owned().leak() };
+    let copy = Command::new(forever(command.get_name()));
     let copy = match command.get_about() {
         Some(about) => copy.about(about.clone()),
+        None => copy,
+    };
+    // With it comes the flag that prints it.
+    let copy = match command.get_version() {
+        Some(version) => copy.version(forever(version)),
         None => copy,
     };
     let inner = command.get_subcommands().filter(|inner| !inner.is_hide_set()).map(shown);

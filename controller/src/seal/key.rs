@@ -161,6 +161,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_key_leaves_nothing_in_memory_when_it_is_dropped() {
+        fn is_wiped<T: zeroize::ZeroizeOnDrop>() {}
+        is_wiped::<SigningKey>();
+        is_wiped::<Zeroizing<[u8; 32]>>();
+    }
+
+    #[test]
     fn twenty_first_uses_at_once_agree_on_one_key_and_leave_no_temporary() {
         let dir = tempfile::tempdir().unwrap();
         let config = dir.path().join("landbox");
