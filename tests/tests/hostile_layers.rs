@@ -159,6 +159,7 @@ worlds! {
             "mkfifo pipe; python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"sock\")'; \
              truncate -s 1T huge; head -c 9000 /dev/zero | tr '\\0' a > text; truncate -s 300G text; truncate -s 1G README.md; \
              mkdir locked; echo x > locked/x; chmod 000 locked; echo y > shut; chmod 000 shut; \
+             mkdir half; echo x > half/x; chmod 444 half; \
              n=$(printf '%0{longest}d' 7); echo long > $n; \
              d=.; for i in $(seq 400); do d=$d/dddddddd; done; mkdir -p $d; echo deep > $d/f; echo a > a"
         );
@@ -175,7 +176,7 @@ worlds! {
             assert!(huge["risks"].as_array().unwrap().iter().any(|r| r["kind"] == "large"), "{huge}");
         }
         if !world_is_root(&place) {
-            for path in ["locked", "shut"] {
+            for path in ["locked", "half", "shut"] {
                 assert_eq!(change(&card, path)["landable"], false, "{path}");
             }
         }
@@ -188,6 +189,33 @@ worlds! {
         text.take(9000).read_to_string(&mut start).unwrap();
         assert_eq!(start, "a".repeat(9000));
         assert!(!place.project.join("pipe").exists() && !place.project.join("sock").exists());
+    }
+
+    [user_kernel, user_fuse]
+    fn what_cannot_be_looked_into_on_either_side_holds_up_nothing_else(world) {
+        let place = Place::new(world);
+        let sealed = place.project.join("sealed");
+        place.write(sealed.join("x"), "the owner's\n");
+        let mode = |mode| fs::set_permissions(&sealed, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+        for sealing in [0o444, 0o111, 0o000] {
+            mode(sealing);
+            let script = "chmod 755 sealed; echo n > sealed/n; echo more >> sealed/x; echo a > a";
+            place.session(["--name", "s"], ["sh", "-c", script]).output().ok();
+            look_at_all(&place);
+            let out = place.landbox(["land", "s", "--apply", "--yes", "--", "a"]).output().ok();
+            assert_eq!(read(place.project.join("a")), "a\n", "{}", out.errors());
+            let out = place.landbox(["land", "s", "--apply", "--yes"]).output();
+            mode(0o755);
+            if out.code() != 0 {
+                assert_eq!(out.code(), 3, "{sealing:o}: {}", out.errors());
+                assert!(out.errors().contains("sealed"), "{sealing:o}: {}", out.errors());
+                assert_eq!(read(sealed.join("x")), "the owner's\n");
+                assert!(!sealed.join("n").exists());
+            }
+            place.landbox(["discard", "s", "--yes"]).output().ok();
+            place.write(sealed.join("x"), "the owner's\n");
+            let _ = (fs::remove_file(sealed.join("n")), fs::remove_file(place.project.join("a")));
+        }
     }
 
     [user_kernel, user_fuse, root_kernel, root_fuse]

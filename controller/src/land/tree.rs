@@ -54,6 +54,9 @@ pub(crate) struct Meta {
     pub btime: Option<Time>,
 }
 
+/// Longest path that the kernel takes, with the byte that ends it.
+const PATH_MAX: usize = 4096;
+
 /// Resolution beneath a folder: no links, no magic links, no other mount.
 const BENEATH: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_SYMLINKS)
@@ -77,18 +80,20 @@ impl Tree {
         self.root.as_fd()
     }
 
-    /// Opens a folder beneath; `None` is the root.
+    /// Opens a folder beneath, to list it and look at what is in it; `None` is the root. One that may be listed alone is
+    /// closed.
     pub(crate) fn dir(&self, path: Option<&RelPath>) -> io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        self.at(path, flags)
+        let path = path.map_or(&b"."[..], RelPath::as_bytes);
+        // Its name for itself is something in it.
+        let itself = [path, b"/."].concat();
+        let path = if itself.len() < PATH_MAX { &itself } else { path };
+        Ok(again(|| fs::openat2(&self.root, path, flags, Mode::empty(), BENEATH))?)
     }
 
     /// Opens a folder beneath to work with names in it, which needs no right to list it.
     pub(crate) fn place(&self, path: Option<&RelPath>) -> io::Result<OwnedFd> {
-        self.at(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC)
-    }
-
-    fn at(&self, path: Option<&RelPath>, flags: OFlags) -> io::Result<OwnedFd> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let path = path.map_or(&b"."[..], RelPath::as_bytes);
         Ok(again(|| fs::openat2(&self.root, path, flags, Mode::empty(), BENEATH))?)
     }

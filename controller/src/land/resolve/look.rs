@@ -97,7 +97,10 @@ impl<'a> Ground<'a> {
 
     /// What is at a path.
     pub(super) fn look(&self, path: &RelPath) -> Result<Expect> {
-        let seen = self.try_look(path).context(|| format!("can't read {path}"))?;
+        let seen = match self.try_look(path) {
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => return Err(closed(path)),
+            seen => seen.context(|| format!("can't read {path}"))?,
+        };
         seen.ok_or_else(|| written_to(path))
     }
 
@@ -200,6 +203,17 @@ fn written_to(path: &RelPath) -> Failure {
     let path = visible(path.as_bytes());
     Failure::new(Kind::Conflict, format!("{path} in the project is being written to"))
         .hint("try again when whatever writes to it is done, or leave it out: --exclude GLOB")
+}
+
+/// A folder of the owner's above it lets nobody in.
+fn closed(path: &RelPath) -> Failure {
+    let folder = path.parent().map_or_else(|| ".".into(), |folder| visible(folder.as_bytes()));
+    let path = visible(path.as_bytes());
+    Failure::new(
+        Kind::Conflict,
+        format!("nobody can look at {path} in the project: {folder} is closed"),
+    )
+    .hint(format!("chmod u+rx {folder}, or leave it out: --exclude GLOB"))
 }
 
 /// Opens the real file at a path, if it is still the one that was looked at.

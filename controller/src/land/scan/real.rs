@@ -61,9 +61,13 @@ impl Scan<'_> {
         upper: Option<&OwnedFd>,
         real: Option<&OwnedFd>,
     ) -> io::Result<Evaluated> {
-        let meta = match real {
-            Some(dir) => tree::meta_at(dir, name)?,
-            None => None,
+        let meta = match real.map(|dir| tree::meta_at(dir, name)) {
+            // The real folder may be listed, and nothing in it looked at.
+            Some(Err(e)) if e.kind() == io::ErrorKind::PermissionDenied => {
+                let (base, state) = (Base::Unknown, ChangeState::Drifted);
+                return Ok(Evaluated { base, state, real: None });
+            }
+            meta => meta.transpose()?.flatten(),
         };
         // What has left counts as long as it is gone, and the session holds something in its place; from then on for good.
         let left = self.store.get(path).is_some_and(|record| record.left);
