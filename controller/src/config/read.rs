@@ -45,6 +45,18 @@ pub(super) fn check(source: &Source, bot: &Object<'_>) -> Vec<Problem> {
     reader.problems
 }
 
+/// What keeps a bot from being found by its name: a slip of the pen, a value that is none, a key that is there twice.
+pub(super) fn naming(source: &Source, bot: &Object<'_>) -> Vec<Problem> {
+    const NAMES: [&str; 2] = ["name", "cliId"];
+    let mut reader = Reader { source, problems: Vec::new() };
+    reader.twice(bot, &NAMES);
+    for key in NAMES {
+        reader.text(bot, key);
+    }
+    let slips = misspelt(bot).filter(|(ours, _)| NAMES.contains(ours)).map(|(_, problem)| problem);
+    reader.problems.into_iter().chain(slips).collect()
+}
+
 fn fields(reader: &mut Reader<'_>, bot: &Object<'_>) -> BotFields {
     let source = reader.source;
     reader.check_keys(bot);
@@ -73,9 +85,7 @@ fn fields(reader: &mut Reader<'_>, bot: &Object<'_>) -> BotFields {
 }
 
 /// The keys that were meant to be ours: which, and what to say.
-pub(super) fn misspelt<'b>(
-    bot: &'b Object<'_>,
-) -> impl Iterator<Item = (&'static str, Problem)> + 'b {
+fn misspelt<'b>(bot: &'b Object<'_>) -> impl Iterator<Item = (&'static str, Problem)> + 'b {
     bot.properties.iter().filter_map(|prop| {
         let key = prop.name.as_str();
         if keys::THEIRS.contains(&key) && matches!(prop.value, Value::Array(_)) {
@@ -102,10 +112,14 @@ impl Reader<'_> {
 
     fn check_keys(&mut self, bot: &Object<'_>) {
         self.problems.extend(misspelt(bot).map(|(_, problem)| problem));
+        self.twice(bot, keys::KEYS);
+    }
+
+    fn twice(&mut self, bot: &Object<'_>, of: &[&str]) {
         for (at, prop) in bot.properties.iter().enumerate() {
             let key = prop.name.as_str();
             let shown = crate::ui::text::visible(key.as_bytes());
-            if keys::KEYS.contains(&key)
+            if of.contains(&key)
                 && bot.properties[..at].iter().any(|earlier| earlier.name.as_str() == key)
             {
                 self.problems.push((prop.range().start, format!("\"{shown}\" is given twice")));

@@ -67,12 +67,10 @@ pub(super) fn from_bot(source: &Source, wanted: &str, cmd: &[OsString]) -> Resul
     let bot = match matching.as_slice() {
         [one] => *one,
         [] => {
-            // It may be one whose name can't be told for a slip of the pen.
-            let slips = bots.iter().flat_map(read::misspelt);
-            let slips = slips.filter(|(ours, _)| ["name", "cliId"].contains(ours));
-            let slips: Vec<_> = slips.map(|(_, problem)| problem).collect();
-            if !slips.is_empty() {
-                return Err(failure(source, slips));
+            // It may be one whose name can't be told.
+            let wrong: Vec<_> = bots.iter().flat_map(|bot| read::naming(source, bot)).collect();
+            if !wrong.is_empty() {
+                return Err(failure(source, wrong));
             }
             let names = bots.iter().filter_map(|b| string(b, "name").or(string(b, "cliId")));
             let missing = Failure::new(Kind::Usage, format!("there is no bot {shown} in {file}"));
@@ -80,7 +78,10 @@ pub(super) fn from_bot(source: &Source, wanted: &str, cmd: &[OsString]) -> Resul
                 Some(near) => missing.hint(format!("did you mean {}?", visible(near.as_bytes()))),
                 None => {
                     let names: Vec<_> = names.map(|n| visible(n.as_bytes())).collect();
-                    missing.hint(format!("it has: {}", names.join(", ")))
+                    missing.hint(match names.as_slice() {
+                        [] => "no bot in it has a \"name\" or a \"cliId\"".to_owned(),
+                        names => format!("it has: {}", names.join(", ")),
+                    })
                 }
             });
         }

@@ -200,6 +200,13 @@ fn a_broken_or_missing_file_or_bot_is_an_error_that_says_where() {
         ("[{\"name\": \"b\"} {\"name\": \"c\"}]", "not valid JSON"),
         ("[{\"name\": \"bee\"}, {\"cliId\": \"codex\"}]", "it has: bee, codex"),
         ("[{\"name\": \"bot\"}]", "no bot b in"),
+        ("[]", "no bot in it has a \"name\""),
+        ("[{},\n{\"name\": 5}]", "bots.json:2: \"name\" must be a string that is not empty, not 5"),
+        (
+            "[{\"cliId\": [\"b\"]}]",
+            "bots.json:1: \"cliId\" must be a string that is not empty, not [\"b\"]",
+        ),
+        ("[{\"name\": \"b\",\n\"name\": \"c\"}]", "bots.json:2: \"name\" is given twice"),
         ("[{\"name\": \"b\"},\n{\"name\": \"b\"}]", "bots.json:2: more than one bot is called b"),
     ] {
         let found = Home::new(text).load("b", &["x"]).unwrap_err();
