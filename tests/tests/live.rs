@@ -297,6 +297,19 @@ worlds! {
 }
 
 worlds! {
+    // On the kernel's overlay the name goes with the session's next write.
+    [user_fuse, root_fuse]
+    fn a_name_that_the_owner_has_deleted_keeps_no_folder_of_what_landed_from_being_listed(world) {
+        let place = Place::new(world);
+        let mut shell = Shell::start(&place, "cat src/main.py; ls -l src; echo n > src/new; echo n > src/other");
+        std::fs::remove_file(place.project.join("src/main.py")).unwrap();
+        place.landbox(["land", "s", "--apply", "--yes", "--resolve-all", "theirs"]).output().ok();
+        shell.run(1, "ls -l src/* > /dev/null && ls src");
+        shell.run(2, "rm src/new; ls src");
+        let text = shell.end();
+        assert!(text.ends_with("deep\nnew\nother\ndone 1\ndeep\nother\ndone 2\n"), "{text}");
+    }
+
     [user_kernel, user_fuse, root_kernel, root_fuse]
     fn a_new_file_that_landed_while_it_ran_and_is_then_deleted_stays_away(world) {
         let place = Place::new(world);

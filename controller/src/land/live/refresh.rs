@@ -12,9 +12,10 @@ use super::side::temporary;
 use crate::land::digest::ancestors;
 use crate::land::tree::{self, Tree};
 use landbox_shared::path::RelPath;
-use rustix::fs::{self, AtFlags, Mode, OFlags};
-use std::collections::BTreeMap;
+use rustix::fs::{self, AtFlags, Mode, OFlags, RawDir, SeekFrom};
+use std::collections::{BTreeMap, HashSet};
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 
 /// Has these paths, and the folders above them, looked at again. What can't be is left as it is seen.
@@ -31,7 +32,14 @@ pub(super) fn look_again<'a>(merged: &Tree, paths: impl Iterator<Item = &'a RelP
             ask(&dir, &paths);
             // A folder that may not be written to is not read anew.
             let _ = pass(&dir);
-            let _ = tree::names(&dir);
+            let listed: HashSet<_> = tree::names(&dir).unwrap_or_default().into_iter().collect();
+            let all = bare_names(&dir).or_else(|_| bare_names(&dir)).unwrap_or_default();
+            let hidden: Vec<&Vec<u8>> = all.iter().filter(|name| !listed.contains(*name)).collect();
+            if !hidden.is_empty() {
+                // One name that leads nowhere ends the listing, until it is asked for.
+                hidden.into_iter().for_each(|name| ask_for(&dir, name));
+                let _ = tree::names(&dir);
+            }
             ask(&dir, &paths);
         }
     }
@@ -39,11 +47,29 @@ pub(super) fn look_again<'a>(merged: &Tree, paths: impl Iterator<Item = &'a RelP
 
 /// Has the kernel forget what it knows of these names, and ask.
 fn ask(dir: &OwnedFd, paths: &[&RelPath]) {
-    for path in paths {
-        let name = [path.file_name(), b"/"].concat();
-        // Always refused.
-        let _ = fs::symlinkat("nowhere", dir, &name[..]);
+    paths.iter().for_each(|path| ask_for(dir, path.file_name()));
+}
+
+fn ask_for(dir: &OwnedFd, name: &[u8]) {
+    // Always refused.
+    let _ = fs::symlinkat("nowhere", dir, [name, b"/"].concat());
+}
+
+/// The names in a folder. Listed from the start, the kernel wants to know of each what it is, too; but not from the third on:
+/// the first two are `.` and `..`.
+fn bare_names(dir: &OwnedFd) -> io::Result<Vec<Vec<u8>>> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let dir = fs::openat(dir, ".", flags, Mode::empty())?;
+    fs::seek(&dir, SeekFrom::Start(2))?;
+    let (mut space, mut names) = ([MaybeUninit::uninit(); 4096], Vec::new());
+    let mut listing = RawDir::new(dir, &mut space);
+    while let Some(entry) = listing.next() {
+        let name = entry?.file_name().to_bytes().to_vec();
+        if name != b"." && name != b".." {
+            names.push(name);
+        }
     }
+    Ok(names)
 }
 
 /// Makes a name and takes it away again.
