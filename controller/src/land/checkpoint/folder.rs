@@ -91,6 +91,12 @@ fn is_none(error: &io::Error) -> bool {
     matches!(error.kind(), NotFound | InvalidData | UnexpectedEof)
 }
 
+/// What of the free blocks may be taken. As df(1) has it, a disk is what is used and what is to be had: blocks that are
+/// reserved for others are neither.
+fn spare(used: u64, free: u64) -> u64 {
+    free.saturating_sub(used.saturating_add(free) / 10)
+}
+
 impl Folder {
     /// Waits until nobody else has it.
     pub(super) fn open(session: &Session) -> Result<Self> {
@@ -279,8 +285,8 @@ impl Folder {
     /// Bytes that may be written to the file system without filling it: a tenth of it stays free.
     pub(super) fn free(&self) -> u64 {
         let Ok(stat) = rustix::fs::statvfs(&self.path) else { return 0 };
-        let spare = stat.f_bavail.saturating_sub(stat.f_blocks / 10);
-        spare.saturating_mul(stat.f_frsize)
+        let used = stat.f_blocks.saturating_sub(stat.f_bfree);
+        spare(used, stat.f_bavail).saturating_mul(stat.f_frsize)
     }
 
     /// Removes content that no checkpoint names, nor what was made ready. One that a power cut has torn names nothing.
@@ -312,5 +318,19 @@ impl Folder {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tenth_of_what_can_be_had_stays_free_however_much_is_reserved() {
+        assert_eq!(spare(0, 100), 90);
+        assert_eq!(spare(80, 20), 10);
+        assert_eq!(spare(90, 10), 0);
+        assert_eq!(spare(95, 5), 0);
+        assert_eq!(spare(u64::MAX, 10), 0);
     }
 }
