@@ -65,6 +65,11 @@ impl Failure {
         self.hints.push(hint.into());
         self
     }
+
+    /// Whether it is for want of room on a disk, or of its owner's quota there.
+    pub fn is_for_room(&self) -> bool {
+        matches!(self.cause, Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
+    }
 }
 
 impl fmt::Display for Failure {

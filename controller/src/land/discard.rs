@@ -41,11 +41,19 @@ pub fn take_back(state: &StateDir, id: &SessionId, selection: &Selection) -> Res
         out.left.extend(restored.left);
     }
     if stopped.is_some() {
-        prune_equal(state, &session, &project)?;
-        let counts = super::counts(&session, false)?;
-        session.amend(|state| state.changes = Some(counts))?;
+        match settle(state, &mut session, &project) {
+            // It is done all the same, and the figures are taken anew by whoever asks next.
+            Err(failure) if failure.is_for_room() => {}
+            settled => settled?,
+        }
     }
     Ok(out)
+}
+
+fn settle(state: &StateDir, session: &mut Session, project: &LayerPolicy) -> Result<()> {
+    prune_equal(state, session, project)?;
+    let counts = super::counts(session, false)?;
+    session.amend(|state| state.changes = Some(counts))
 }
 
 /// Removes what the session wrote: layers, base, private temporary folders. The session itself stays on record, without

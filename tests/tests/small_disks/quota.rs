@@ -117,3 +117,44 @@ fn root_a_session_whose_owner_has_no_quota_left_is_looked_at_and_discarded() {
         assert_eq!(trial.tree(), before);
     }
 }
+
+/// Whatever is typed where nothing can be written works, or says why not and has changed nothing.
+fn nothing_left(disk: impl Fn(&Place) -> Disk) {
+    let trial = Trial::new(On::Both, disk);
+    let patch = trial.place.outside.join("patch");
+    let patch = patch.to_str().unwrap();
+    for (command, failed) in [
+        (&["run", "--name", "other", "--", "true"][..], 125),
+        (&["resume", "s", "--", "true"], 125),
+        (&["checkpoint", "s"], 1),
+        (&["discard", "s", "--yes", "--", "new1"], 1),
+        (&["land", "s", "--apply", "--yes", "--", "large"], 1),
+        (&["land", "s", "--patch", patch], 1),
+        (&["rewind", "s", "0", "--yes"], 1),
+        (&["gc"], 1),
+    ] {
+        let (before, digest) = (trial.tree(), trial.digest());
+        trial.disk.leave(0);
+        let out = trial.landbox(command);
+        trial.disk.empty();
+        let when = format!("{command:?}: {} {}", out.code(), out.errors());
+        if out.code() != 0 {
+            assert_eq!(out.code(), failed, "{when}");
+            trial.refused(&out);
+            assert_eq!(trial.landbox(&["ls"]).ok().errors(), "", "{when}");
+            assert_eq!(trial.digest(), digest, "{when}");
+            assert_eq!(trial.tree(), before, "{when}");
+            trial.landbox(command).ok();
+        }
+    }
+}
+
+#[test]
+fn root_no_command_does_a_half_where_a_quota_leaves_nothing() {
+    nothing_left(Disk::btrfs);
+}
+
+#[test]
+fn root_no_command_does_a_half_where_a_disk_leaves_nothing() {
+    nothing_left(Disk::ext4);
+}

@@ -113,6 +113,18 @@ impl Store {
         }
     }
 
+    /// Takes that back for paths that are about to leave the layer. Whether it was said of one.
+    pub(crate) fn leaves_layer<'a>(&mut self, paths: impl Iterator<Item = &'a RelPath>) -> bool {
+        let mut any = false;
+        for path in paths {
+            if let Some(record) = self.kept.get_mut(path).filter(|record| record.in_layer) {
+                record.in_layer = false;
+                (any, self.changed) = (true, true);
+            }
+        }
+        any
+    }
+
     /// Whether the layer holds a path that has landed, or the session has deleted it.
     pub(crate) fn is_in_layer(&self, path: &RelPath) -> bool {
         self.known.get(path).or_else(|| self.kept.get(path)).is_some_and(|record| record.in_layer)

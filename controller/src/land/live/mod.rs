@@ -138,10 +138,15 @@ pub(super) fn take_back(
         .filter(|c| !super::digest::paths(c).any(|p| blocked.contains(p)))
         .collect();
     let jobs = restore::jobs(&view.changeset, &chosen);
+    let scanned = view.store.scanned;
     let mut restored = if live {
         let merged = merged::open(session, layer)?;
         put_back(session, layer, &merged, &Source::real(&project), &jobs)
     } else {
+        // First: cut short after it, what has left the layer would seem to be deleted by the session.
+        if view.store.leaves_layer(jobs.iter().map(restore::Job::path)) {
+            view.store.save(scanned)?;
+        }
         let side = Side { tree: &view.upper, layer: Some(layer.backend) };
         restore::put_back(&side, &Source::real(&project), &jobs, None)
     };
@@ -159,8 +164,11 @@ pub(super) fn take_back(
             Base::Absent | Base::Known(_) => view.store.rebase(path.clone(), base.clone()),
         }
     }
-    let scanned = view.store.scanned;
-    view.store.save(scanned)?;
+    match view.store.save(scanned) {
+        // Without that, what is there again is compared with what the session saw first, and is no change of the session's.
+        Err(failure) if failure.is_for_room() => {}
+        saved => saved?,
+    }
     Ok(restored)
 }
 
