@@ -303,10 +303,11 @@ fn root_a_read_only_disk_takes_nothing_and_says_so() {
             let there = trial.tree();
             trial.disk.remount("ro");
             if on == On::State {
-                for looks in
-                    [&["diff", "s"][..], &["show", "s"], &["ls"], &["discard", "s", "--yes"]]
-                {
-                    refused_read_only(&trial, looks, 1, "LANDBOX_STATE_DIR");
+                for look in [&["show", "s"][..], &["ls"]] {
+                    trial.landbox(look).ok();
+                }
+                for command in [&["diff", "s"][..], &["discard", "s", "--yes"]] {
+                    refused_read_only(&trial, command, 1, "LANDBOX_STATE_DIR");
                 }
                 refused_read_only(&trial, &["run", "--", "true"], 125, "LANDBOX_STATE_DIR");
             }
