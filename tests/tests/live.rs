@@ -38,6 +38,26 @@ impl Shell {
 
 worlds! {
     [user_kernel, user_fuse, root_kernel, root_fuse]
+    fn paths_of_a_running_session_land_alone_and_the_rest_waits_in_it(world) {
+        let place = Place::new(world);
+        let mut shell = Shell::start(&place, "echo two >> README.md; echo new > new; rm src/main.py; mkdir -p d/e; echo x > d/e/x; echo y > d/y");
+        place.landbox(["land", "s", "--apply", "--yes", "--", "d/e", "src/main.py"]).output().ok();
+        assert_eq!(read(place.project.join("d/e/x")), "x\n");
+        assert!(!place.project.join("src/main.py").exists() && !place.project.join("d/y").exists());
+        assert!(!place.project.join("new").exists() && !read(place.project.join("README.md")).contains("two"));
+        let waits = [("README.md", "modified"), ("d/y", "added"), ("new", "added")].map(|(p, k)| (p.to_owned(), k.to_owned()));
+        assert_eq!(place.changes(), waits);
+        // What has landed it may change again, and what waits it sees still.
+        shell.run(1, "echo more >> d/e/x; cat new d/y; test ! -e src/main.py");
+        place.landbox(["land", "s", "--apply", "--yes", "--exclude", "new"]).output().ok();
+        assert_eq!(read(place.project.join("d/e/x")), "x\nmore\n");
+        assert_eq!(place.changes(), [("new".to_owned(), "added".to_owned())]);
+        assert!(shell.end().contains("new\ny\n"));
+        place.landbox(["land", "s", "--apply", "--yes"]).output().ok();
+        assert_eq!(place.changes(), []);
+    }
+
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn what_landed_of_a_running_session_no_longer_shows_and_later_changes_do(world) {
         let place = Place::new(world);
         let mut shell = Shell::start(&place, "echo two >> README.md; echo new > new; rm src/main.py; mkdir -p d/e; echo x > d/e/x");
