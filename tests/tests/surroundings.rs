@@ -115,6 +115,27 @@ worlds! {
         }
     }
 
+    [user_kernel, user_fuse]
+    fn root_mounts_a_home_that_knows_no_files_without_names_and_what_was_done_there_lands(world) {
+        let place = Place::new(world);
+        let (home, root) = (place.home.display(), place.root().display());
+        ["upper", "work"].iter().for_each(|name| fs::create_dir(place.root().join(name)).unwrap());
+        let mount = format!(
+            "fuse-overlayfs -o allow_other,lowerdir={home},upperdir={root}/upper,workdir={root}/work {home}; cd {}",
+            place.project.display()
+        );
+        let bin = world::bin("landbox").display().to_string();
+        let overlay = world.overlay_name();
+        let script = format!(
+            "set -e; {bin} run --overlay {overlay} --name s -- sh -c 'echo more >> README.md; rm src/main.py; echo new > new'; \
+             {bin} land s --apply --yes; tail -1 README.md; cat new; ls -A src; ls -A ~/.config/landbox"
+        );
+        let mut run = place.landbox(["-c", &script]);
+        run.program("/bin/sh").env("LANDBOX_STATE_DIR", place.outside.join("state"));
+        let out = run.within_changed(&Outer::new(), &mount).output().ok();
+        assert_eq!(out.text(), "more\nnew\ndeep\nkeys\ntrusted.d\n", "{}", out.errors());
+    }
+
     [user_kernel]
     fn a_home_that_is_none_is_said_with_the_one_that_is_listed(world) {
         let place = Place::new(world);

@@ -120,7 +120,7 @@ impl<'a> Starter<'a> {
         };
         let Prepared { order, compiled } = prepared;
         let folder = session.dir.join("launches").join(number.to_string());
-        let folders = || make_folders(session, number, &compiled);
+        let folders = || make_folders(session, number, &compiled, self.facts.config_dir.as_path());
         let mut launched =
             launch::launch(helper, &order, folders, &self.key, &folder, &self.signals)?;
         let sockets = compiled.reachable_sockets;
@@ -257,12 +257,17 @@ struct Prepared {
 }
 
 /// Makes what the plan mounts. What time it is before that is written down with the launch.
-fn make_folders(session: &mut Session, number: u32, compiled: &Compiled) -> Result<()> {
+fn make_folders(
+    session: &mut Session,
+    number: u32,
+    compiled: &Compiled,
+    config: &Path,
+) -> Result<()> {
     let policy = &session.snapshot.policy;
     prepare::private(&session.dir, compiled)?;
     prepare::layers(&session.dir, policy, number)?;
     if let Some(launch) = session.state.launches.last_mut() {
-        launch.epochs = prepare::epochs(policy);
+        launch.epochs = prepare::epochs(policy, &[&session.dir, config]);
     }
     Ok(())
 }

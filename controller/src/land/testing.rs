@@ -137,7 +137,7 @@ impl Fixture {
             exit: None,
             failure: None,
             boundary: None,
-            epochs: prepare::epochs(&session.snapshot.policy),
+            epochs: prepare::epochs(&session.snapshot.policy, &[]),
         });
         session.state.state = Phase::Exited;
         session.save_state().unwrap();

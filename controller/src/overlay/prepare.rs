@@ -6,7 +6,7 @@ use crate::session::model::Epoch;
 use crate::session::store::show;
 use landbox_shared::id::LayerId;
 use landbox_shared::policy::{LayerKind, LayerPolicy, Policy};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{self, AtFlags, Mode, OFlags, Timespec, Timestamps, XattrFlags};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -76,19 +76,19 @@ pub fn layers(session_dir: &Path, policy: &Policy, launch: u32) -> Result<()> {
 }
 
 /// The time just before mounting, per layer that may land, on the clock of its lower file system: the time of a file
-/// without a name, so that the owner's folder does not change. Absent where that is impossible: then every path counts
-/// as drifted.
-pub fn epochs(policy: &Policy) -> BTreeMap<LayerId, Epoch> {
+/// without a name, so that the owner's folder does not change, or of one in a folder of ours, which are `own`, on the same
+/// file system. Absent where that is impossible: then every path counts as drifted.
+pub fn epochs(policy: &Policy, own: &[&Path]) -> BTreeMap<LayerId, Epoch> {
     let lands = |layer: &&LayerPolicy| match layer.kind {
         LayerKind::Project | LayerKind::Worktree => true,
         LayerKind::Home | LayerKind::Mount => false,
     };
-    let timed = |layer: &LayerPolicy| Some((layer.id.clone(), epoch(layer.target.as_path())?));
+    let timed = |layer: &LayerPolicy| Some((layer.id.clone(), epoch(layer.target.as_path(), own)?));
     policy.layers.iter().filter(lands).filter_map(timed).collect()
 }
 
-fn epoch(target: &Path) -> Option<Epoch> {
-    let mut stamp = stamp(target)?;
+fn epoch(target: &Path, own: &[&Path]) -> Option<Epoch> {
+    let mut stamp = stamp(target, own)?;
     // What changed within this tick of the clock has the same time, and would seem to change under the session; and on an
     // overlay, as in a container, a folder that nobody has written to is copied up for the file, and so changes just now.
     for _ in 0..TICKS {
@@ -97,17 +97,30 @@ fn epoch(target: &Path) -> Option<Epoch> {
             break;
         }
         std::thread::sleep(TICK);
-        stamp = self::stamp(target)?;
+        stamp = self::stamp(target, own)?;
     }
     Some(stamp)
 }
 
 /// The time on a folder's file system. Linux 6.13 gives a change a time of its own, later than all before it and earlier
 /// than all after it, where the time before that was looked at; an older one that of the clock's last tick.
-fn stamp(target: &Path) -> Option<Epoch> {
+fn stamp(target: &Path, own: &[&Path]) -> Option<Epoch> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let mode = Mode::from_raw_mode(0o600);
-    let file = fs::open(target, flags, mode).ok()?;
+    match fs::open(target, flags, mode) {
+        Ok(file) => time_of(&file, mode),
+        // NFS and most of FUSE know no files without names.
+        Err(Errno::OPNOTSUPP | Errno::ISDIR) => {
+            let device = fs::stat(target).ok()?.st_dev;
+            let same = own.iter().filter(|dir| fs::stat(**dir).is_ok_and(|at| at.st_dev == device));
+            let mut made = same.filter_map(|dir| tempfile::NamedTempFile::new_in(dir).ok());
+            time_of(made.next()?.as_file(), mode)
+        }
+        Err(_) => None,
+    }
+}
+
+fn time_of(file: impl AsFd, mode: Mode) -> Option<Epoch> {
     fs::fstat(&file).ok()?;
     fs::fchmod(&file, mode).ok()?;
     let stat = fs::fstat(&file).ok()?;
@@ -234,7 +247,7 @@ mod tests {
         std::fs::write(dir.path().join("old"), "1").unwrap();
         std::thread::sleep(std::time::Duration::from_millis(20));
         let before = std::fs::metadata(dir.path()).unwrap();
-        let epoch = epoch(dir.path()).unwrap();
+        let epoch = epoch(dir.path(), &[]).unwrap();
         let old = std::fs::metadata(dir.path().join("old")).unwrap();
         assert!((old.ctime(), old.ctime_nsec()) < (epoch.seconds, epoch.nanoseconds.into()));
         let after = std::fs::metadata(dir.path()).unwrap();
@@ -262,7 +275,7 @@ mod tests {
                 time();
                 std::fs::write(&file, "2").unwrap();
             }
-            let epoch = epoch(dir.path()).unwrap();
+            let epoch = epoch(dir.path(), &[]).unwrap();
             let epoch = (epoch.seconds, i64::from(epoch.nanoseconds));
             assert!(if fine { time() < epoch } else { time() <= epoch }, "{number}");
             std::fs::write(&file, "3").unwrap();
