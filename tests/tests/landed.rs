@@ -69,5 +69,16 @@ worlds! {
         assert!(out.errors().contains("2 checkpoints were left in it"), "{}", out.errors());
         place.landbox(["rewind", "s", "2", "--yes"]).output().ok();
         assert!(place.changes().contains(&("more".to_owned(), "added".to_owned())));
+        // Without them it is as any that has landed.
+        place.landbox(["rewind", "s", "1", "--yes"]).output().ok();
+        let shown = place.json(["show", "s"]);
+        let mut all = vec!["--yes".to_owned()];
+        for checkpoint in shown["checkpoints"].as_array().unwrap() {
+            all.extend(["--checkpoint".to_owned(), checkpoint["number"].to_string()]);
+        }
+        assert!(out.errors().contains("discard") && out.errors().contains("--checkpoint N"), "{}", out.errors());
+        place.landbox(["discard", "s"].map(str::to_owned).into_iter().chain(all)).output().ok();
+        place.landbox(["gc"]).output().ok();
+        assert_eq!(place.sessions().len(), 0);
     }
 }

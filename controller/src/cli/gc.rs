@@ -249,7 +249,8 @@ fn holds(session: &Session, left: Left) -> String {
         Left::Checkpoints(count) => (
             counted(count, "checkpoint was", "checkpoints were"),
             format!(
-                "Look at one with landbox land {id} --checkpoint N (landbox show {id} lists them)"
+                "Look at one with landbox land {id} --checkpoint N (landbox show {id} lists them), remove it with \
+                 landbox discard {id} --checkpoint N"
             ),
         ),
     };
