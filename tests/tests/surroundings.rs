@@ -137,6 +137,27 @@ worlds! {
     }
 
     [user_kernel]
+    fn root_mounts_below_the_home_what_does_not_answer_and_the_start_says_so(world) {
+        let place = Place::new(world);
+        let (away, root) = (place.home.join("away"), place.root().display());
+        place.mkdir(&away);
+        ["upper", "work", "lower"].iter().for_each(|name| fs::create_dir(place.root().join(name)).unwrap());
+        // It is ended with what it keeps waiting.
+        let quiet = ">/dev/null 2>&1 </dev/null &";
+        let script = format!(
+            "fuse-overlayfs -f -o allow_other,lowerdir={root}/lower,upperdir={root}/upper,workdir={root}/work {0} {quiet}\n\
+             server=$!; until mountpoint -q {0}; do sleep 0.1; done; kill -STOP $server\n\
+             {{ while kill -0 $$; do sleep 0.1; done; kill -KILL $server; }} {quiet}",
+            away.display()
+        );
+        let mut run = place.landbox(["run", "--", "true"]);
+        let out = run.within_changed(&Outer::new(), &script).output().expect(125);
+        let at = away.display().to_string();
+        says(&out.errors(), &["has not answered", &at, "umount -l"]);
+        assert!(place.sessions().is_empty());
+    }
+
+    [user_kernel]
     fn a_home_that_is_none_is_said_with_the_one_that_is_listed(world) {
         let place = Place::new(world);
         for (home, why) in [("", "HOME is not set"), ("/", "system folder"), ("here", "absolute"), ("/no/where", "not a folder")] {

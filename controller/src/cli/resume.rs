@@ -4,6 +4,7 @@ use super::start::{self, Starter};
 use super::{Invocation, run, show};
 use crate::config::Checkpoints;
 use crate::error::{Failure, Kind, Result};
+use crate::host::storage::require_answers;
 use crate::host::{Facts, Fuse, UpperSupport, helper};
 use crate::session::store::{Attendance, Session, StateDir, show as show_path};
 use clap::Args;
@@ -47,6 +48,8 @@ pub(super) fn resume(call: &Invocation, args: ResumeArgs) -> Result<u8> {
     session = starter.state.load(&session.snapshot.id)?;
     refuse_closed(&session)?;
     refuse_emptied(&session)?;
+    let layers = session.snapshot.policy.layers.iter().map(|layer| &layer.target);
+    require_answers(&starter.facts.mounts, layers)?;
     same_backends(&session, &starter.facts)?;
     starter.refuse_unsigned(&session)?;
     run::admit(&session.snapshot.policy, None)?;

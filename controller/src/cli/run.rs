@@ -8,6 +8,7 @@ use crate::config::{self, Config, NetworkChoice, OverlayChoice};
 use crate::error::Result;
 use crate::host::link::Probe;
 use crate::host::owners::require_open;
+use crate::host::storage::require_answers;
 use crate::host::{self, Facts, Fuse, helper};
 use crate::land::apply;
 use crate::launch::{self, Refusal};
@@ -114,6 +115,7 @@ fn run_configured(
     admit(&policy, probe)?;
     put_right(call, &state, &policy.project)?;
     let auto = is_auto(&config, &flags);
+    require_answers(&facts.mounts, policy.layers.iter().map(|layer| &layer.target))?;
     require_open(policy.project.as_path())?;
     let shared = facts.writer().warning(policy.project.as_path());
     let mut starter = Starter::new(call, facts, state)?;

@@ -1,8 +1,13 @@
 //! Whether layers can be kept in the state folder, and by which overlay.
 
+use super::Mount;
 use super::files::{Files, Kind};
+use super::mounts::covering;
+use crate::error::{Failure, Kind as FailureKind, Result};
 use landbox_shared::path::AbsPath;
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
+use std::time::Duration;
 
 /// Whether the kernel's overlay can write to a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,6 +90,41 @@ pub(super) fn fuse() -> Fuse {
 pub fn may_hang(fs_type: &str) -> bool {
     fs_type.starts_with("fuse")
         || matches!(fs_type, "nfs" | "nfs4" | "cifs" | "smb3" | "9p" | "autofs" | "ceph" | "afs")
+}
+
+/// How long a server may take to say that a folder is there.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Refuses folders on file systems whose server does not answer: whoever asks of them hangs, and hears no signal.
+pub fn require_answers<'a>(
+    mounts: &[Mount],
+    folders: impl IntoIterator<Item = &'a AbsPath>,
+) -> Result<()> {
+    let served = |folder: &&AbsPath| covering(mounts, folder).is_some_and(|m| may_hang(&m.fs_type));
+    let Some(silent) = folders.into_iter().filter(served).find(|folder| !answers(folder)) else {
+        return Ok(());
+    };
+    let seconds = PATIENCE.as_secs();
+    Err(Failure::new(
+        FailureKind::Unavailable,
+        format!("the file system at {silent} has not answered within {seconds} s"),
+    )
+    .hint(format!("unmount it: umount -l {silent} as root, or fusermount -uz {silent}")))
+}
+
+fn answers(folder: &AbsPath) -> bool {
+    let (tell, told) = std::sync::mpsc::channel();
+    let path = folder.clone();
+    let ask = move || {
+        // What is in a folder may be known without asking for a while; opening it is not.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let _ = rustix::fs::open(path.as_path(), flags, Mode::empty());
+        let _ = tell.send(());
+    };
+    // Without room for a thread nothing can be said, and the start will say what it lacks.
+    let Ok(asked) = std::thread::Builder::new().spawn(ask) else { return true };
+    // One that does not come back ends with this program.
+    told.recv_timeout(PATIENCE).is_ok() && asked.join().is_ok()
 }
 
 /// File systems that the kernel's overlay refuses as a lower (names that fold case, or that hand out mounts).
