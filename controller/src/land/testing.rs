@@ -170,7 +170,7 @@ impl Fixture {
                 "mount -t overlay overlay -o {dirs},userxattr,volatile,redirect_dir=nofollow,\
                  metacopy=off,index=off,xino=off merged"
             ),
-            Backend::Fuse => format!("fuse-overlayfs -o {dirs} merged"),
+            Backend::Fuse => format!("fuse-overlayfs -o {dirs},fsync=0,writeback=0 merged"),
         };
         // fuse-overlayfs 1.10 may go on showing what a folder held that was removed and made again; what it wrote, and
         // shows after a remount, is right.
