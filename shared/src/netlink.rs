@@ -20,6 +20,8 @@ const ERROR: u16 = 2;
 const DONE: u16 = 3;
 /// The list changed while it was read.
 const INTERRUPTED: u16 = 0x10;
+/// What is said of such a list, and why it is asked for again.
+pub const EINTR: i32 = 4;
 
 /// One message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,22 +37,19 @@ pub struct Message<'a> {
 pub enum Answer<'a> {
     /// One more object.
     Object(Message<'a>),
-    /// The end, or what the kernel refused (an error number; 0: nothing).
+    /// The end, or what the kernel refused (an error number; 0: nothing; [`EINTR`]: the list changed while it was made).
     End(i32),
 }
 
-/// Reads the answers in one packet, each with the number of its request. `None`: it is not well formed, or the list
-/// changed while it was made.
+/// Reads the answers in one packet, each with the number of its request. `None`: it is not well formed.
 pub fn answers(mut packet: &[u8]) -> Option<Vec<(u32, Answer<'_>)>> {
     let mut answers = Vec::new();
     while !packet.is_empty() {
         let length = usize::try_from(u32_at(packet, 0)?).ok()?;
         let (kind, flags) = (u16_at(packet, 4)?, u16_at(packet, 6)?);
         let body = packet.get(HEAD..length)?;
-        if flags & INTERRUPTED != 0 {
-            return None;
-        }
         let answer = match kind {
+            _ if flags & INTERRUPTED != 0 => Answer::End(EINTR),
             // The number is there wherever the kernel has something to say.
             ERROR | DONE => Answer::End(u32_at(body, 0)?.cast_signed().wrapping_neg()),
             kind => Answer::Object(Message { kind, body }),
@@ -237,15 +236,19 @@ mod tests {
         assert_eq!(gathered(&[message(9, 0, 1, b"bad,")]).0, Err(71));
         assert_eq!(gathered(&[]).0, Err(74));
         assert_eq!(gathered(&[one[..17].to_vec()]).0, Err(74));
+        // The kernel says at any message that the list has changed, at the last one, too.
+        for kind in [9, DONE] {
+            let changed = message(kind, INTERRUPTED, 1, &[0; 4]);
+            assert_eq!(gathered(&[one.clone(), changed]), (Err(EINTR), b"one,".to_vec()));
+        }
     }
 
     #[test]
-    fn cut_and_interrupted_lists_are_refused() {
+    fn cut_lists_are_refused() {
         let whole = message(9, 0, 1, b"mine");
         for length in 1..whole.len() {
             assert_eq!(answers(&whole[..length]), None, "{length}");
         }
-        assert_eq!(answers(&message(9, INTERRUPTED, 1, b"mine")), None);
         assert_eq!(answers(&[0; 16]), None);
     }
 
