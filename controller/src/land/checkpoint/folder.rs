@@ -138,9 +138,14 @@ impl Folder {
         Manifest::read(number, BufReader::new(File::open(self.manifest(number))?))
     }
 
+    /// The number of the newest.
+    pub(super) fn newest_number(&self) -> Option<u32> {
+        Some(self.heads().last()?.number)
+    }
+
     /// The newest that can be read.
     pub(super) fn newest(&self) -> Option<Manifest> {
-        self.read(self.heads().last()?.number).ok()
+        self.read(self.newest_number()?).ok()
     }
 
     /// The checkpoint of that number, 0 being the beginning; without one the newest, or else the beginning.

@@ -52,6 +52,22 @@ fn a_turn_that_finds_nothing_new_takes_no_checkpoint() {
 }
 
 #[test]
+fn a_turn_keeps_what_is_unchanged_where_the_checkpoint_that_held_it_was_removed_meanwhile() {
+    each(|fixture| {
+        fixture.task("echo 1 > d/f; rm gone");
+        assert_eq!(turn(fixture, 2), Ready::Next);
+        let session = fixture.session();
+        let mut work = Work::new(&session, false);
+        let open = || Folder::open(&session).unwrap();
+        let ready = work.prepare(&open(), 3);
+        assert_eq!(ready, Ready::Unchanged);
+        remove(&session, &[1]).unwrap();
+        work.begin(&open(), 3, ready);
+        assert_eq!(numbers(fixture), [(2, Some(3))]);
+    });
+}
+
+#[test]
 fn the_beginning_is_a_checkpoint_that_takes_nothing() {
     each(|fixture| {
         fixture.task("true");

@@ -74,6 +74,8 @@ pub(super) struct Work<'a> {
     session: &'a Session,
     /// What the last look has read.
     last: Option<Layers>,
+    /// The newest checkpoint then.
+    newest: Option<u32>,
     live: bool,
     limit: Duration,
     /// Most bytes.
@@ -84,7 +86,7 @@ impl<'a> Work<'a> {
     /// Of a session that runs, or doesn't.
     pub(super) fn new(session: &'a Session, live: bool) -> Self {
         let limit = if live { REST } else { LAUNCH };
-        Self { session, last: None, live, limit, bytes: TURN_BYTES }
+        Self { session, last: None, newest: None, live, limit, bytes: TURN_BYTES }
     }
 
     /// Makes the picture for the turn that may begin next.
@@ -113,6 +115,7 @@ impl<'a> Work<'a> {
             Some(newest) => !layers.holds_same(&newest.layers),
             None => layers.entries() > 0,
         };
+        self.newest = newest.map(|newest| newest.head.number);
         let manifest = Manifest::new(now(), Reason::Turn(turn), layers);
         let written = if changed { folder.write_next(&manifest) } else { Ok(()) };
         self.last = Some(manifest.layers);
@@ -136,8 +139,9 @@ impl<'a> Work<'a> {
                 Ok(Some(number)) => Ok(Some(number)),
                 Err(failure) => Err(Some(failure.message)),
             },
-            Ready::Unchanged => Ok(None),
-            Ready::No => Err(None),
+            Ready::Unchanged if folder.newest_number() == self.newest => Ok(None),
+            // The one that holds the same was removed meanwhile.
+            Ready::Unchanged | Ready::No => Err(None),
             Ready::Failed(why) => Err(Some(why)),
         };
         let kept = match kept {
