@@ -33,7 +33,7 @@ use landbox_shared::path::RelPath;
 use landbox_shared::policy::{Backend, LayerPolicy};
 use restore::Source;
 use side::Side;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 /// Looks that may differ from the one before until the session is held still.
 const LOOKS: usize = 2;
@@ -250,7 +250,8 @@ pub(super) fn copy_up<'a>(
     Ok(())
 }
 
-/// Takes these paths away for a running session, as if it had deleted them, each as long as it is what it is now.
+/// Takes these paths away for a running session, as if it had deleted them, each as long as it is what it is now. What
+/// its layer holds is its own and stays.
 pub(super) fn take_away<'a>(
     session: &Session,
     layer: &LayerPolicy,
@@ -260,11 +261,8 @@ pub(super) fn take_away<'a>(
     let side = Side { tree: &merged, layer: None };
     let nothing = Scratch::new(&session.dir)?;
     let nothing = Tree::open(nothing.path()).context(|| "can't make room".into())?;
-    let mut seen = BTreeMap::new();
-    for path in paths {
-        let node = side.node(path).context(|| format!("can't look at {path}"))?;
-        seen.insert(path.clone(), node);
-    }
+    let upper = Tree::open(&session.upper(&layer.id)).context(|| "can't read the layer".into())?;
+    let seen = held::seen_only(&side, &upper, layer.backend, paths)?;
     put_back(session, layer, &merged, &Source::real(&nothing), &restore::jobs_of(&seen));
     Ok(())
 }
