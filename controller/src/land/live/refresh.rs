@@ -8,11 +8,12 @@
 //! The kernel asks it again for a name under which something is to be made: with a slash behind it that could be nothing
 //! but a folder, so a link is never made there.
 
-use super::side::temporary;
+use super::side::{is_temporary, temporary};
 use crate::land::digest::ancestors;
+use crate::land::kind::EntryType;
 use crate::land::tree::{self, Tree};
 use landbox_shared::path::RelPath;
-use rustix::fs::{self, AtFlags, Mode, OFlags, RawDir, SeekFrom};
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, RawDir, SeekFrom};
 use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::mem::MaybeUninit;
@@ -33,6 +34,7 @@ pub(super) fn look_again<'a>(merged: &Tree, paths: impl Iterator<Item = &'a RelP
             // A folder that may not be written to is not read anew.
             let _ = pass(&dir);
             let listed: HashSet<_> = tree::names(&dir).unwrap_or_default().into_iter().collect();
+            listed.iter().for_each(|name| clear(&dir, name));
             let all = bare_names(&dir).or_else(|_| bare_names(&dir)).unwrap_or_default();
             let hidden: Vec<&Vec<u8>> = all.iter().filter(|name| !listed.contains(*name)).collect();
             if !hidden.is_empty() {
@@ -74,8 +76,40 @@ fn bare_names(dir: &OwnedFd) -> io::Result<Vec<Vec<u8>>> {
 
 /// Makes a name and takes it away again.
 fn pass(dir: &OwnedFd) -> io::Result<()> {
-    let name = temporary()?;
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    drop(fs::openat(dir, &name, flags, Mode::from_raw_mode(0o600))?);
+    let name = make(dir)?;
     Ok(fs::unlinkat(dir, &name, AtFlags::empty())?)
+}
+
+/// A socket: where the landing is killed before it goes, it is nothing that could land, nor that anybody waits for.
+fn make(dir: &OwnedFd) -> io::Result<String> {
+    let name = temporary()?;
+    fs::mknodat(dir, &name, FileType::Socket, Mode::from_raw_mode(0o600), 0)?;
+    Ok(name)
+}
+
+/// Takes away what a landing that was killed has left.
+fn clear(dir: &OwnedFd, name: &[u8]) {
+    if is_temporary(name)
+        && let Ok(Some(meta)) = tree::meta_at(dir, name)
+        && meta.kind == EntryType::Socket
+    {
+        let _ = fs::unlinkat(dir, name, AtFlags::empty());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_look_that_was_killed_has_left_can_not_land_and_goes_with_the_next_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let merged = Tree::open(dir.path()).unwrap();
+        let left = make(&merged.dir(None).unwrap()).unwrap();
+        let meta = tree::meta_at(merged.root(), left.as_bytes()).unwrap().unwrap();
+        assert_eq!(meta.kind, EntryType::Socket);
+        std::fs::write(dir.path().join(".landbox-0123456789abcdef"), "a file").unwrap();
+        look_again(&merged, [RelPath::new("new").unwrap()].iter());
+        assert_eq!(tree::names(merged.root()).unwrap(), [b".landbox-0123456789abcdef"]);
+    }
 }

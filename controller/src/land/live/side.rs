@@ -233,9 +233,17 @@ fn times(real: &Meta) -> Timestamps {
     }
 }
 
+const TEMPORARY: &str = ".landbox-";
+
 /// A name that nobody else has.
 pub(super) fn temporary() -> io::Result<String> {
     let mut random = [0; 8];
     getrandom::fill(&mut random).map_err(|_| io::Error::other("no random numbers"))?;
-    Ok(format!(".landbox-{:016x}", u64::from_ne_bytes(random)))
+    Ok(format!("{TEMPORARY}{:016x}", u64::from_ne_bytes(random)))
+}
+
+/// Whether it is such a name.
+pub(super) fn is_temporary(name: &[u8]) -> bool {
+    let random = name.strip_prefix(TEMPORARY.as_bytes());
+    random.is_some_and(|random| random.len() == 16 && random.iter().all(u8::is_ascii_hexdigit))
 }
