@@ -14,14 +14,13 @@ use landbox_shared::plan::{LayerOp, Op, Plan, Stdio};
 use landbox_shared::policy::{Backend, Network, SeccompProfile};
 use landbox_shared::wire::{self, Binding, EventAssembler, KeyId};
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
-    AddressFamily, ControlMessageOwned, MsgFlags, SockFlag, SockType, recvmsg, send, setsockopt,
-    socketpair, sockopt,
+    AddressFamily, ControlMessageOwned, MsgFlags, SockFlag, SockType, recvmsg, send, socketpair,
 };
-use nix::sys::time::TimeVal;
 use std::fs::{self, File, Permissions};
 use std::io::{IoSliceMut, Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -171,8 +170,6 @@ impl Stage {
         let flags = SockFlag::SOCK_CLOEXEC;
         let (events, theirs) =
             socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags).unwrap();
-        // Whatever is never said fails a test and does not hang it.
-        setsockopt(&events, sockopt::ReceiveTimeout, &TimeVal::new(120, 0)).unwrap();
         let mut command = self.command();
         command.stdin(Process::piped()).stdout(Process::piped()).stderr(Process::piped());
         change(&mut command);
@@ -238,6 +235,15 @@ impl Launch {
         let mut space = nix::cmsg_space!([RawFd; 70]);
         let mut iov = [IoSliceMut::new(&mut buffer)];
         let flags = MsgFlags::MSG_CMSG_CLOEXEC;
+        // Whatever is never said fails a test and does not hang it.
+        let mut events = [PollFd::new(self.events.as_fd(), PollFlags::POLLIN)];
+        let waited = loop {
+            match poll(&mut events, 120_000_u32.try_into().unwrap_or(PollTimeout::MAX)) {
+                Err(Errno::EINTR) => {}
+                waited => break waited.unwrap(),
+            }
+        };
+        assert_eq!(waited, 1, "nothing was said");
         let fd = self.events.as_raw_fd();
         let message = match recvmsg::<()>(fd, &mut iov, Some(&mut space), flags) {
             // Gone, with something unheard.
