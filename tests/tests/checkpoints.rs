@@ -62,6 +62,30 @@ worlds! {
         assert!(out.text().ends_with("two\nthree\nb\n"), "{}", out.text());
     }
 
+    [user_kernel]
+    fn the_line_that_the_card_of_a_checkpoint_prints_lands_that_checkpoint_and_what_was_chosen(world) {
+        let place = Place::new(world);
+        place.session(["--name", "s"], ["sh", "-c", "echo good > a; echo b > b"]).output().ok();
+        place.landbox(["checkpoint", "s", "-m", "well so far"]).output().ok();
+        place.landbox(["resume", "s", "--", "sh", "-c", "echo BAD > a"]).output().ok();
+        let out = place.landbox(["land", "s", "--checkpoint", "1", "--", "a"]).output().ok();
+        let card = out.text();
+        assert!(card.contains("  as of    checkpoint 1 (well so far) of 2"), "{card}");
+        assert!(!card.contains("landbox diff") && !card.contains("  back "), "{card}");
+        let line = card.lines().find(|line| line.contains(" --apply ")).unwrap();
+        let words: Vec<&str> = line.split(" apply all").next().unwrap().split_whitespace().collect();
+        place.landbox(&words[1..]).output().ok();
+        assert_eq!(read(place.project.join("a")), "good\n");
+        assert!(!place.project.join("b").exists());
+        // What came later lands too; then the checkpoint is a step back, and its card says so.
+        place.landbox(["land", "s", "--apply", "--yes"]).output().ok();
+        assert_eq!(read(place.project.join("a")), "BAD\n");
+        let out = place.landbox(["land", "s", "--checkpoint", "1"]).output().ok();
+        assert!(out.text().contains("  back     older than the last landing"), "{}", out.text());
+        let out = place.landbox(["diff", "s", "--checkpoint", "1"]).output().expect(2);
+        assert!(out.errors().contains(" --checkpoint 1 shows that"), "{}", out.errors());
+    }
+
     [user_kernel, user_fuse, root_kernel, root_fuse]
     fn a_running_session_goes_back_and_sees_it_but_keeps_its_home(world) {
         let place = Place::new(world);

@@ -6,11 +6,12 @@ use crate::land::resolve::{Choice, Choices, Chosen, Resolution};
 use crate::land::review::Review;
 use crate::land::select::Wanted;
 use crate::session::store::Session;
+use crate::ui::card::word;
 use crate::ui::text::{visible, visible_name};
 use clap::Args;
 use landbox_shared::path::AbsPath;
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 #[derive(Debug, Args)]
 pub(super) struct ConflictArgs {
@@ -24,6 +25,20 @@ pub(super) struct ConflictArgs {
 }
 
 impl ConflictArgs {
+    /// The same as words of a command line.
+    pub(super) fn asked(&self) -> String {
+        let mut out = String::new();
+        for typed in &self.resolve {
+            out.push_str(" --resolve ");
+            out.push_str(&word(typed.as_bytes()));
+        }
+        if let Some(all) = &self.resolve_all {
+            out.push_str(" --resolve-all ");
+            out.push_str(&word(all.as_bytes()));
+        }
+        out
+    }
+
     /// Puts the choices that were typed to the changes of `review`, which then shows what they come to.
     pub(super) fn put(&self, review: &mut Review, session: &Session) -> Result<Choices> {
         let all = self.resolve_all.as_deref().map(Choice::parse).transpose()?;

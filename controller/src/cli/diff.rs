@@ -4,7 +4,7 @@ use super::Invocation;
 use super::land::{Opened, open};
 use crate::error::{Failure, Kind, Result};
 use crate::land::review::Review;
-use crate::ui::card::{View, render};
+use crate::ui::card::{View, render, word};
 use clap::Args;
 
 #[derive(Debug, Args)]
@@ -18,12 +18,25 @@ pub(super) struct DiffArgs {
     /// Show this layer instead of the project
     #[arg(long, value_name = "NAME")]
     layer: Option<String>,
+    /// Taken only to say what shows a checkpoint
+    #[arg(long, hide = true, value_name = "N")]
+    checkpoint: Option<String>,
     #[command(flatten)]
     select: super::select::SelectArgs,
 }
 
 pub(super) fn diff(call: &Invocation, args: DiffArgs) -> Result<u8> {
     let Opened { state, session } = open(call, args.id.as_deref())?;
+    if let Some(number) = &args.checkpoint {
+        let command = format!(
+            "landbox land {} --checkpoint {}",
+            session.snapshot.id,
+            word(number.as_bytes())
+        );
+        let text = "diff shows a session as it is, not as it was at a checkpoint";
+        return Err(Failure::new(Kind::Usage, text)
+            .hint(format!("{command} shows that, and lands it; with --patch - all of its text")));
+    }
     if !session.snapshot.isolated {
         let text = format!(
             "session {} ran without the sandbox: what it wrote is on the real disk already",

@@ -11,7 +11,7 @@ use crate::land::review::Review;
 use crate::land::risk::consent::{self, Question};
 use crate::seal::Key;
 use crate::session::store::{Session, StateDir};
-use crate::ui::card::{View, render};
+use crate::ui::card::{Asked, Past, View, render};
 use crate::ui::patch::Preview;
 use clap::Args;
 use landbox_shared::digest::Digest;
@@ -91,6 +91,11 @@ pub(super) fn land(call: &Invocation, args: LandArgs) -> Result<u8> {
     let Opened { state, session } = open(call, args.id.as_deref())?;
     let id = &session.snapshot.id;
     args.elsewhere.ready(&session)?;
+    let asked = Asked {
+        choices: args.conflicts.asked(),
+        checkpoint: args.checkpoint.map(|number| past(&session, number)),
+        ..args.select.asked()
+    };
     let mut selection = args.select.selection()?;
     selection.checkpoint = args.checkpoint;
     let mut review = Review::of(&session, None, selection.clone())?;
@@ -144,6 +149,7 @@ pub(super) fn land(call: &Invocation, args: LandArgs) -> Result<u8> {
         let view = View {
             preview: Some(&preview),
             next: !can_ask,
+            asked: Some(&asked),
             storage: review.is_live(),
             summarise: true,
             color: call.ui.color_stdout(),
@@ -203,6 +209,18 @@ pub(super) fn land(call: &Invocation, args: LandArgs) -> Result<u8> {
         .map_or(Ok(()), |prepared| super::elsewhere::commit(call, (&state, &session), prepared));
     let code = landed::report(call, &state, &session, &card, &landed)?;
     committed.map(|()| code)
+}
+
+/// What the card says of the checkpoint that it shows.
+fn past(session: &Session, number: u32) -> Past {
+    let known = checkpoint::list(session).into_iter().find(|known| known.number == number);
+    let landing = &session.state.landing;
+    let landed = landing.count as usize > landing.undone.len();
+    // Both in UTC and whole seconds.
+    let since = known.as_ref().is_some_and(|known| {
+        landing.last_at.as_ref().is_some_and(|at| at.as_str() >= known.at.as_str())
+    });
+    Past { number, known, overtaken: landed && since }
 }
 
 /// The layer is made durable once it was shown.

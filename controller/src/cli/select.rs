@@ -4,10 +4,11 @@ use crate::error::{Context, Result};
 use crate::land::kind::Group;
 use crate::land::resolve::Choices;
 use crate::land::select::{Exclude, Selection, Wanted};
+use crate::ui::card::{Asked, word};
 use clap::{Args, ValueEnum};
 use landbox_shared::path::AbsPath;
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 #[derive(Debug, Args)]
 pub(super) struct SelectArgs {
@@ -60,6 +61,31 @@ impl SelectArgs {
     /// Whether they choose a part.
     pub(super) fn chooses(&self) -> bool {
         self.only_group.is_some() || !self.exclude.is_empty() || !self.paths.is_empty()
+    }
+
+    /// The same as words of a command line.
+    pub(super) fn asked(&self) -> Asked {
+        let mut options = String::new();
+        if self.with_ignored {
+            options.push_str(" --with-ignored");
+        }
+        if let Some(group) = self.only_group {
+            options.push_str(match group {
+                OnlyGroup::Project => " --only-group project",
+                OnlyGroup::Ignored => " --only-group ignored",
+                OnlyGroup::Git => " --only-group git",
+            });
+        }
+        for glob in &self.exclude {
+            options.push_str(" --exclude ");
+            options.push_str(&word(glob.as_bytes()));
+        }
+        let mut paths = String::new();
+        for path in &self.paths {
+            paths.push_str(if paths.is_empty() { " -- " } else { " " });
+            paths.push_str(&word(path.as_bytes()));
+        }
+        Asked { options, paths, ..Asked::default() }
     }
 
     pub(super) fn selection(self) -> Result<Selection> {

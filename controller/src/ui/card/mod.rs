@@ -1,6 +1,7 @@
 //! The review card on a terminal. Every change of the selection has its line: only the text of the diff is ever cut.
 
 mod line;
+mod next;
 #[cfg(test)]
 mod tests;
 
@@ -10,6 +11,8 @@ use crate::land::card::{Card, CardChange};
 use crate::land::kind::{ChangeState, Durability, EntryType, Group};
 use crate::land::risk::RiskKind;
 use line::{folder, is_plain, one, summary};
+pub(crate) use next::word;
+pub use next::{Asked, Past};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -20,6 +23,8 @@ pub struct View<'a> {
     pub preview: Option<&'a Preview>,
     /// Whether to say what to type next.
     pub next: bool,
+    /// What was asked for besides the session.
+    pub asked: Option<&'a Asked>,
     /// Whether to say that the layer is not all on disk: where nothing is about to write it there.
     pub storage: bool,
     /// Whether folders with many plain changes get one line for all of them.
@@ -58,10 +63,10 @@ pub fn render(card: &Card, view: &View<'_>) -> String {
     let rest: Vec<&CardChange> = card.changes.iter().filter(|c| !c.selected).collect();
     left_out(&mut page, &rest);
     if let Some(preview) = view.preview {
-        show_preview(&mut page, preview, card);
+        show_preview(&mut page, preview, card, view);
     }
     if view.next {
-        next(&mut page, card);
+        next::next(&mut page, card, view);
     }
     page.text
 }
@@ -131,6 +136,9 @@ fn head(page: &mut Page, card: &Card, view: &View<'_>) {
     page.line(&page.paint(BOLD, &format!("{title} session {}", card.session)));
     for target in &card.targets {
         page.field("into", &visible_name(target.as_bytes()));
+    }
+    if let Some(asked) = view.asked {
+        next::past(page, asked);
     }
     let files = files_and_folders(card);
     page.field("changes", &format!("{files}, {}", page.lines(card.added, card.deleted)));
@@ -209,7 +217,10 @@ fn left_out(page: &mut Page, changes: &[&CardChange]) {
             Group::Ignored => "ignored",
             Group::Git => "git",
         };
-        let count = counted(count, "file", "files");
+        let mut count = counted(count, "file", "files");
+        if group == Group::Project {
+            count.push_str(", for later");
+        }
         page.line(&format!("  {word:<9}   {count:<20}  {}", visible_name(top)));
         if runs > 0 {
             let text =
@@ -228,7 +239,7 @@ fn is_hook(change: &CardChange) -> bool {
     change.group == Group::Git && change.new_type.is_some() && told
 }
 
-fn show_preview(page: &mut Page, preview: &Preview, card: &Card) {
+fn show_preview(page: &mut Page, preview: &Preview, card: &Card, view: &View<'_>) {
     if preview.is_empty() {
         return;
     }
@@ -238,33 +249,7 @@ fn show_preview(page: &mut Page, preview: &Preview, card: &Card) {
     }
     if preview.hidden() > 0 {
         let count = counted(preview.hidden(), "more line", "more lines");
-        page.line(&page.paint(YELLOW, &format!("  {count}: landbox diff {}", card.session)));
-    }
-}
-
-fn next(page: &mut Page, card: &Card) {
-    let id = &card.session;
-    page.line("");
-    if card.applied {
-        page.line(&format!("  landbox show {id}"));
-        return;
-    }
-    let lands = |c: &&CardChange| c.selected && c.landable;
-    let risky = card.changes.iter().filter(lands).any(|c| !c.risks.is_empty());
-    let open = card.changes.iter().any(|c| c.selected && c.state == ChangeState::Conflict);
-    let flags = match (open, risky) {
-        (false, false) => "",
-        (false, true) => ", with --accept-risk KIND for each",
-        (true, false) => ", with --resolve-all CHOICE",
-        (true, true) => ", with --resolve-all CHOICE, and --accept-risk KIND for each",
-    };
-    let apply = &format!("apply all of it{flags} (paths and options again: a part)");
-    for (command, what) in [
-        (format!("landbox diff {id}"), "read all of it"),
-        (format!("landbox land {id} --apply --yes"), apply),
-        (format!("landbox land {id} --patch FILE"), "write it as a patch"),
-        (format!("landbox discard {id}"), "throw it away"),
-    ] {
-        page.line(&format!("  {command:<38} {what}"));
+        let whole = next::whole(card, view);
+        page.line(&page.paint(YELLOW, &format!("  {count}: {whole}")));
     }
 }

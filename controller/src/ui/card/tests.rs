@@ -115,9 +115,9 @@ fn the_command_that_lands_all_names_the_answers_it_needs() {
     let says = |change: &CardChange, flag: &str| shown(&card(vec![change.clone()])).contains(flag);
     assert!(!says(&open, "all of it, with"));
     open.state = ChangeState::Conflict;
-    assert!(says(&open, "apply all of it, with --resolve-all CHOICE (paths"));
+    assert!(says(&open, "apply all of it, with --resolve-all CHOICE\n"));
     open.risks.push(Risk { kind: RiskKind::Ci, why: "runs on the server".into() });
-    assert!(says(&open, "--resolve-all CHOICE, and --accept-risk KIND for each (paths"));
+    assert!(says(&open, "--resolve-all CHOICE, and --accept-risk KIND for each\n"));
 }
 
 #[test]
@@ -139,4 +139,57 @@ fn only_diff_text_is_cut() {
     let text = shown(&card(many.chain([long]).collect()));
     assert_eq!(text.matches("  deleted  ").count(), 501);
     assert!(text.contains(&"x".repeat(4000)));
+}
+
+#[test]
+fn what_to_type_next_is_the_same_selection_again() {
+    let card = card(vec![change(b"a", ChangeKind::Modified)]);
+    let asked = Asked {
+        options: " --exclude '*.o'".into(),
+        choices: " --resolve a=mine".into(),
+        paths: " -- 'a b'".into(),
+        checkpoint: Some(Past { number: 3, known: None, overtaken: true }),
+    };
+    let text = render(&card, &View { next: true, asked: Some(&asked), ..View::default() });
+    let digest = card.digest;
+    for part in [
+        "  as of    checkpoint 3, not what the session holds now\n",
+        "  back     older than the last landing: this may take back what has landed since\n",
+        "  landbox land abc123def4 --checkpoint 3 --exclude '*.o' --patch - -- 'a b' ",
+        &format!(
+            "  landbox land abc123def4 --checkpoint 3 --exclude '*.o' --resolve a=mine --apply --expect {digest} -- 'a b' "
+        ),
+        "  landbox discard abc123def4 --checkpoint 3 ",
+    ] {
+        assert!(text.contains(part), "{part}\n{text}");
+    }
+    let asked = Asked { checkpoint: None, ..asked };
+    let text = render(&card, &View { next: true, asked: Some(&asked), ..View::default() });
+    assert!(text.contains("  landbox diff abc123def4 --exclude '*.o' -- 'a b' "), "{text}");
+    assert!(!text.contains("checkpoint"), "{text}");
+}
+
+#[test]
+fn where_nothing_can_land_no_command_is_named_that_would_land_something() {
+    let mut stuck = change(b".git/config", ChangeKind::Modified);
+    stuck.landable = false;
+    let text = shown(&card(vec![stuck]));
+    assert!(!text.contains("--apply") && !text.contains("--patch"), "{text}");
+}
+
+#[test]
+fn what_was_not_chosen_of_the_project_is_said_to_be_for_later() {
+    let mut later = change(b"d/x", ChangeKind::Modified);
+    later.selected = false;
+    let text = shown(&card(vec![change(b"a", ChangeKind::Modified), later]));
+    assert!(text.contains("  project     1 file, for later     d/\n"), "{text}");
+}
+
+#[test]
+fn a_word_to_be_typed_is_one_word_and_touches_no_terminal() {
+    assert_eq!(word(b"src/a.rs"), "src/a.rs");
+    assert_eq!(word(b"a b"), "'a b'");
+    assert_eq!(word(b"a\\b"), "'a\\b'");
+    assert_eq!(word(b"a\x1b[2J'\xff\n"), r"$'a\x1b[2J\'\xff\x0a'");
+    assert_eq!(word("a\u{202e}".as_bytes()), r"$'a\xe2\x80\xae'");
 }
