@@ -105,7 +105,10 @@ worlds! {
         let out = place.landbox(["rewind", "s"]).output().expect(2);
         assert!(out.errors().contains("landbox rewind") && out.errors().contains(" 1 --yes"), "{}", out.errors());
         let out = place.landbox(["rewind", "s", "--yes"]).output().ok();
-        assert!(out.errors().contains("is back at checkpoint 1; what it was is checkpoint 2"), "{}", out.errors());
+        assert!(out.errors().contains("is back at checkpoint 1 (2"), "{}", out.errors());
+        assert!(out.errors().contains("); what it was is checkpoint 2"), "{}", out.errors());
+        assert!(out.errors().contains("Its home stays as it is"), "{}", out.errors());
+        assert_eq!(place.json(["rewind", "s", "1", "--yes"])["home_stays"], true);
         assert_eq!(place.changes(), then);
         live.write(b"\n");
         live.expect("looked");
@@ -307,11 +310,8 @@ fn going_back_without_a_checkpoint_is_going_back_to_the_beginning() {
     let out = place.landbox(["rewind", "s", "7", "--yes"]).output().expect(2);
     assert!(out.errors().contains("has no checkpoint 7\n"), "{}", out.errors());
     let out = place.landbox(["rewind", "s", "--yes"]).output().ok();
-    assert!(
-        out.errors().contains("is back at its beginning; what it was is checkpoint 1"),
-        "{}",
-        out.errors()
-    );
+    assert!(out.errors().contains("is back at its beginning (2"), "{}", out.errors());
+    assert!(out.errors().contains("); what it was is checkpoint 1"), "{}", out.errors());
     assert!(place.changes().is_empty());
     let out = place.landbox(["resume", "s", "--", "sh", "-c", "ls x ~/h"]).output().expect(2);
     assert_eq!(out.text(), "");
@@ -323,5 +323,31 @@ fn going_back_without_a_checkpoint_is_going_back_to_the_beginning() {
         "{}",
         out.errors()
     );
+    assert!(out.errors().contains("goes further back"), "{}", out.errors());
     assert_eq!(place.changes(), [("x".to_owned(), "added".to_owned())]);
+}
+
+#[test]
+fn going_back_without_a_number_passes_what_is_the_same_and_what_going_back_has_left() {
+    let place = Place::new(landbox_tests::World::USUAL);
+    place.session(["--name", "s"], ["sh", "-c", "echo good > f; echo 1 > ~/h"]).output().ok();
+    let again = |task: &str| place.landbox(["resume", "s", "--", "sh", "-c", task]).output().ok();
+    again("echo bad > f");
+    // Turns that leave the project as it is, as `exit` does: what they find is what the session holds.
+    again("echo 2 > ~/h");
+    again("echo 3 > ~/h");
+    let holds = |what: &str| place.landbox(["diff", "s"]).output().ok().text().contains(what);
+    let back = || place.landbox(["rewind", "s", "--yes"]).output().ok().errors();
+    let said = back();
+    assert!(said.contains("is back at checkpoint 1 (before turn 2, 2"), "{said}");
+    assert!(holds("+good"));
+    // Another step goes on from there, and not to what the first one replaced.
+    let said = back();
+    assert!(said.contains("is back at its beginning"), "{said}");
+    assert!(place.changes().is_empty());
+    let said = back();
+    assert!(said.contains("nothing was changed") && said.contains("landbox show "), "{said}");
+    let out = place.landbox(["rewind", "s", "2", "--yes"]).output().ok();
+    assert!(out.errors().contains("is back at checkpoint 2; "), "{}", out.errors());
+    assert!(holds("+bad"));
 }

@@ -3,11 +3,12 @@
 use super::Invocation;
 use super::land::{Opened, open};
 use crate::error::{Failure, Kind, Result};
-use crate::land::checkpoint::{self, Rewound};
+use crate::land::checkpoint::{self, Checkpoint, Rewound};
 use crate::land::live::go_in;
-use crate::ui::text::visible_name;
+use crate::ui::text::{visible, visible_name};
 use clap::Args;
 use landbox_shared::id::SessionId;
+use serde::Serialize;
 
 #[derive(Debug, Args)]
 pub(super) struct CheckpointArgs {
@@ -24,7 +25,7 @@ pub(super) struct RewindArgs {
     /// Session: exact id, exact name, or a unique prefix
     #[arg(value_name = "ID")]
     id: String,
-    /// Number of the checkpoint, 0 for the beginning; the newest when left out
+    /// Number of the checkpoint, 0 for the beginning; when left out, the newest with other files than now
     #[arg(value_name = "CHECKPOINT")]
     checkpoint: Option<u32>,
     /// Do not ask
@@ -49,15 +50,18 @@ pub(super) fn checkpoint(call: &Invocation, args: CheckpointArgs) -> Result<u8> 
 pub(super) fn rewind(call: &Invocation, args: RewindArgs) -> Result<u8> {
     let Opened { state, session } = open(call, Some(&args.id))?;
     let id = &session.snapshot.id;
-    let number = checkpoint::look_up(&session, args.checkpoint)?;
+    let meant = checkpoint::look_up(&state, id, args.checkpoint)?;
+    let number = meant.number;
     let running = session.is_running()?;
     if running {
         go_in(&session)?;
     }
-    let to = place(number);
+    let (to, described) = (place(number), described(&meant));
     let question = match running {
-        true => format!("Bring session {id}, which is running, back to {to}? Its home stays."),
-        false => format!("Bring session {id} back to {to}?"),
+        true => {
+            format!("Bring session {id}, which is running, back to {described}? Its home stays.")
+        }
+        false => format!("Bring session {id} back to {described}?"),
     };
     match if args.yes { Some(true) } else { call.ui.confirm(&question) } {
         Some(true) => {}
@@ -70,20 +74,43 @@ pub(super) fn rewind(call: &Invocation, args: RewindArgs) -> Result<u8> {
                 .hint(format!("landbox rewind {id} {number} --yes")));
         }
     }
-    let Rewound { back, before, left, moved } = checkpoint::rewind(&state, id, Some(number))?;
-    call.ui.status(match before {
+    let Rewound { back, before, left, moved, home_stays } = checkpoint::rewind(&state, id, number)?;
+    match before {
         Some(before) => {
-            format!("Session {id} is back at {to}; what it was is checkpoint {}.", before.number)
+            let was = before.number;
+            // Who named none is told which it was.
+            let to = if args.checkpoint.is_some() { to } else { described };
+            call.ui
+                .status(format!("Session {id} is back at {to}; what it was is checkpoint {was}."));
         }
-        None => format!("Session {id} is as it was at {to}; nothing was changed."),
-    });
+        None => {
+            call.ui.status(format!("Session {id} is as it was at {to}; nothing was changed."));
+            let others = format!("landbox show {id} lists its checkpoints");
+            call.ui.status(match args.checkpoint {
+                Some(1..) => format!("{others}, landbox rewind {id} goes further back."),
+                Some(0) | None => format!("{others}."),
+            });
+        }
+    }
+    if home_stays {
+        call.ui.status("Its home stays as it is, since it runs.");
+    }
     for (path, why) in &left {
         call.ui.warning(format!("{} stays as it is: {why}", visible_name(path.as_bytes())));
     }
     if call.ui.json {
-        call.ui.document(&back)?;
+        call.ui.document(&Back { back, home_stays })?;
     }
     if left.is_empty() || moved { Ok(0) } else { Err(nothing_done(id)) }
+}
+
+/// The checkpoint that a session is back at.
+#[derive(Serialize)]
+struct Back {
+    #[serde(flatten)]
+    back: Checkpoint,
+    /// Whether the home differs still.
+    home_stays: bool,
 }
 
 fn nothing_done(id: &SessionId) -> Failure {
@@ -96,5 +123,23 @@ fn place(number: u32) -> String {
     match number {
         0 => "its beginning".to_owned(),
         number => format!("checkpoint {number}"),
+    }
+}
+
+/// The same with what it is and when it was.
+pub(super) fn described(checkpoint: &Checkpoint) -> String {
+    let (to, at) = (place(checkpoint.number), &checkpoint.at);
+    match label(checkpoint).as_str() {
+        "" => format!("{to} ({at})"),
+        label => format!("{to} ({label}, {at})"),
+    }
+}
+
+/// What the owner said of a checkpoint, or why it was taken; nothing where neither is known.
+pub(super) fn label(checkpoint: &Checkpoint) -> String {
+    match (&checkpoint.message, checkpoint.turn) {
+        (Some(message), _) => visible(message.as_bytes()),
+        (None, Some(turn)) => format!("before turn {turn}"),
+        (None, None) => String::new(),
     }
 }

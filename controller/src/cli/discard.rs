@@ -1,5 +1,6 @@
 //! `landbox discard`.
 
+use super::checkpoint::described;
 use super::land::{Opened, open};
 use super::{Invocation, select};
 use crate::error::{Failure, Kind, Result};
@@ -81,13 +82,16 @@ fn drop_checkpoints(
     let id = &session.snapshot.id;
     checkpoint::look_up_all(session, &args.checkpoint)?;
     let numbers: BTreeSet<u32> = args.checkpoint.iter().copied().collect();
+    let all = checkpoint::list(session);
+    let described = all.iter().filter(|one| numbers.contains(&one.number)).map(described);
+    let asked = described.collect::<Vec<_>>().join(" and ");
     let numbers: Vec<String> = numbers.iter().map(u32::to_string).collect();
     let what = match &numbers[..] {
         [one] => format!("checkpoint {one}"),
         all => format!("checkpoints {}", all.join(", ")),
     };
     let look = format!("landbox land {id} --checkpoint N shows what it holds");
-    let question = format!("Throw {what} of session {id} away for good?");
+    let question = format!("Throw {asked} of session {id} away for good?");
     if !args.yes && !sure(call, &look, &question)? {
         return Ok(0);
     }

@@ -1,6 +1,7 @@
 //! `landbox show`.
 
 use super::Invocation;
+use super::checkpoint::label;
 use crate::error::Result;
 use crate::host::{self, Facts, LaunchView};
 use crate::land;
@@ -271,11 +272,7 @@ fn face(session: &Session, document: &Document<'_>, findings: &Findings) -> Stri
         line("your edit", &format!("of {}", counted(more as u64, "more file", "more files")));
     }
     for checkpoint in &findings.checkpoints {
-        let message = match (&checkpoint.message, checkpoint.turn) {
-            (Some(message), _) => visible(message.as_bytes()),
-            (None, Some(turn)) => format!("before turn {turn}"),
-            (None, None) => String::new(),
-        };
+        let message = label(checkpoint);
         let text = format!("{} {} {message}", checkpoint.number, checkpoint.at);
         line("checkpoint", text.trim_end());
     }

@@ -15,6 +15,7 @@
 mod folder;
 mod known;
 mod lift;
+mod lineage;
 mod model;
 mod moment;
 mod rebuild;
@@ -123,7 +124,9 @@ pub fn look_up_all(session: &Session, numbers: &[u32]) -> Result<()> {
         return Err(Failure::new(Kind::Usage, what)
             .hint(format!("landbox discard {id} throws the whole session away")));
     }
-    numbers.iter().try_for_each(|number| look_up(session, Some(*number)).map(drop))
+    super::check_present(session)?;
+    let folder = Folder::open(session)?;
+    numbers.iter().try_for_each(|number| folder.find(session, Some(*number)).map(drop))
 }
 
 /// Removes the oldest of a sort, so that `most` are left; gives the newest of those that went.
@@ -148,10 +151,26 @@ pub fn sweep(session: &Session) {
     }
 }
 
-/// Fails where a session has no such checkpoint. Gives the number of the one that is meant.
-pub fn look_up(session: &Session, number: Option<u32>) -> Result<u32> {
-    super::check_present(session)?;
-    Folder::open(session)?.find(session, number).map(|manifest| manifest.head.number)
+/// Fails where a session has no such checkpoint. Gives the one that is meant: without a number the newest that the session
+/// came by and that is not what it is now, or else its beginning, which is 0.
+pub fn look_up(state: &StateDir, id: &SessionId, number: Option<u32>) -> Result<Checkpoint> {
+    let session = state.load(id)?;
+    super::check_present(&session)?;
+    let folder = Folder::open(&session)?;
+    let manifest = match number {
+        Some(_) => folder.find(&session, number)?,
+        None => {
+            finish_held(state, &session, &folder)?;
+            let stopped = stop_if_ended(&session)?;
+            if stopped.is_some() {
+                super::forget_landed(state, &session);
+            }
+            let running = stopped.is_none();
+            let present = asked(&session, &folder, running)?;
+            lineage::choose(&session, &folder, &present, running)?
+        }
+    };
+    Ok(manifest.head.summary())
 }
 
 /// What going back has come to.
@@ -165,24 +184,25 @@ pub struct Rewound {
     pub left: BTreeMap<RelPath, String>,
     /// Whether any path was brought back.
     pub moved: bool,
+    /// Whether the home of a session that runs was left as it is, which differs.
+    pub home_stays: bool,
 }
 
 impl Rewound {
     /// It is there already.
     fn nothing(back: Checkpoint) -> Self {
-        Self { back, before: None, left: BTreeMap::new(), moved: false }
+        Self { back, before: None, left: BTreeMap::new(), moved: false, home_stays: false }
     }
 }
 
-/// Brings a session's layers back to what they were at a checkpoint, the newest if none is named, and 0 for the
-/// beginning. What they hold now becomes a checkpoint first. While it runs all but its home is brought back.
-pub fn rewind(state: &StateDir, id: &SessionId, number: Option<u32>) -> Result<Rewound> {
+/// Brings a session's layers back to what they were at a checkpoint, 0 for the beginning. What they hold now becomes a checkpoint first. While it runs all but its home is brought back.
+pub fn rewind(state: &StateDir, id: &SessionId, number: u32) -> Result<Rewound> {
     let session = state.load(id)?;
     super::check_present(&session)?;
     let folder = Folder::open(&session)?;
     finish_held(state, &session, &folder)?;
     let stopped = stop_if_ended(&session)?;
-    let manifest = folder.find(&session, number)?;
+    let manifest = folder.find(&session, Some(number))?;
     if stopped.is_none() {
         return running::rewind(&session, &folder, &manifest);
     }
@@ -200,7 +220,8 @@ pub fn rewind(state: &StateDir, id: &SessionId, number: Option<u32>) -> Result<R
     let (before, _) = kept.inspect_err(|_| restore::give_up(&session))?;
     restore::begin(&session, &folder, &manifest)?;
     complete(state, &session, &folder)?;
-    Ok(Rewound { back, before: Some(before), left: BTreeMap::new(), moved: true })
+    let (left, before) = (BTreeMap::new(), Some(before));
+    Ok(Rewound { back, before, left, moved: true, home_stays: false })
 }
 
 /// Keeps what going back to a checkpoint replaces.
@@ -209,7 +230,7 @@ fn keep_present(
     present: Layers,
     back: &Checkpoint,
 ) -> Result<(Checkpoint, Option<u32>)> {
-    let message = format!("before going back to {}", back.number);
+    let message = lineage::message(back.number);
     // What is not the present any more begins no turn.
     folder.forget_next();
     keep(folder, present, Reason::Asked(Some(message)), Some(back.number))

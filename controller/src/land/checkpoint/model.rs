@@ -41,7 +41,7 @@ pub(super) struct Head {
     pub(super) number: u32,
     at: String,
     pub(super) turn: Option<u32>,
-    message: Option<String>,
+    pub(super) message: Option<String>,
     entries: u64,
 }
 

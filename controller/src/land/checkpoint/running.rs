@@ -22,18 +22,27 @@ fn goes_back(session: &Session, picture: &Picture) -> bool {
     })
 }
 
+/// What the layers held that go back while their session runs.
+pub(super) fn without_home(session: &Session, layers: &Layers) -> Layers {
+    parted(session, layers, true)
+}
+
+fn parted(session: &Session, layers: &Layers, goes: bool) -> Layers {
+    let pictures = layers.pictures.iter().filter(|one| goes_back(session, one) == goes);
+    Layers { looked: layers.looked, pictures: pictures.cloned().collect() }
+}
+
 pub(super) fn rewind(session: &Session, folder: &Folder, manifest: &Manifest) -> Result<Rewound> {
     let present = asked(session, folder, true)?;
     let back = manifest.head.summary();
-    let parts = |layers: &Layers| Layers {
-        looked: layers.looked,
-        pictures: layers.pictures.iter().filter(|p| goes_back(session, p)).cloned().collect(),
-    };
-    if parts(&present).holds_same(&parts(&manifest.layers)) {
-        return Ok(Rewound::nothing(back));
+    let stays = [&present, &manifest.layers].map(|layers| parted(session, layers, false));
+    let home_stays = !stays[0].holds_same(&stays[1]);
+    let wanted = without_home(session, &manifest.layers);
+    if without_home(session, &present).holds_same(&wanted) {
+        return Ok(Rewound { home_stays, ..Rewound::nothing(back) });
     }
     let mut views = Vec::new();
-    for picture in parts(&manifest.layers).pictures {
+    for picture in wanted.pictures {
         let mut layers = session.snapshot.policy.layers.iter();
         views.extend(layers.find(|layer| layer.id == picture.layer));
     }
@@ -45,5 +54,5 @@ pub(super) fn rewind(session: &Session, folder: &Folder, manifest: &Manifest) ->
         moved |= !restored.done.is_empty();
         left.extend(restored.left);
     }
-    Ok(Rewound { back, before: Some(before), left, moved })
+    Ok(Rewound { back, before: Some(before), left, moved, home_stays })
 }

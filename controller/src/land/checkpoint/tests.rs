@@ -31,6 +31,12 @@ fn turn(fixture: &Fixture, number: u32) -> Ready {
     copy
 }
 
+/// As who names no checkpoint does.
+fn go_back(fixture: &Fixture) -> Result<Rewound> {
+    let to = look_up(&fixture.state, &fixture.id, None)?;
+    rewind(&fixture.state, &fixture.id, to.number)
+}
+
 fn numbers(fixture: &Fixture) -> Vec<(u32, Option<u32>)> {
     list(&fixture.session()).iter().map(|c| (c.number, c.turn)).collect()
 }
@@ -75,13 +81,14 @@ fn the_beginning_is_a_checkpoint_that_takes_nothing() {
         fixture.task("echo 1 > d/f; rm gone; mkdir n; chmod 700 n; echo x > n/x");
         let changed = fixture.lines();
         assert_ne!(empty, changed);
-        let gone_back = rewind(&fixture.state, &fixture.id, None).unwrap();
+        let gone_back = go_back(fixture).unwrap();
         assert_eq!((gone_back.back.number, gone_back.before.map(|b| b.number)), (0, Some(1)));
         assert_eq!(fixture.lines(), empty);
-        rewind(&fixture.state, &fixture.id, None).unwrap();
-        assert_eq!(fixture.lines(), changed, "what was replaced is the newest");
+        assert!(go_back(fixture).unwrap().before.is_none(), "what was replaced is none to go to");
+        rewind(&fixture.state, &fixture.id, 1).unwrap();
+        assert_eq!(fixture.lines(), changed);
         // There already.
-        let again = rewind(&fixture.state, &fixture.id, Some(1)).unwrap();
+        let again = rewind(&fixture.state, &fixture.id, 1).unwrap();
         assert!(again.before.is_none());
     });
 }
@@ -187,7 +194,7 @@ fn what_was_made_ready_is_kept_only_if_a_turn_begins_and_its_content_outlives_a_
     fixture.task("echo 2 > d/f");
     assert_eq!(work.prepare(&folder, 3), Ready::Next);
     drop(folder);
-    rewind(&fixture.state, &fixture.id, Some(2)).unwrap();
+    rewind(&fixture.state, &fixture.id, 2).unwrap();
     assert_eq!(
         fs::read_to_string(session.upper(&project(&session).id).join("d/f")).unwrap(),
         "1\n"
@@ -245,7 +252,7 @@ fn a_damaged_checkpoint_is_refused_and_the_session_stays_as_it_is() {
     for object in fs::read_dir(objects).unwrap() {
         fs::write(object.unwrap().path(), "x\n").unwrap();
     }
-    let failure = rewind(&fixture.state, &fixture.id, Some(1)).unwrap_err();
+    let failure = rewind(&fixture.state, &fixture.id, 1).unwrap_err();
     assert!(failure.message.contains("damaged"), "{failure}");
     assert_eq!(fixture.lines(), now);
     assert_eq!(finish(&fixture.state, &session).unwrap(), None);
@@ -337,11 +344,11 @@ fn a_pipe_comes_back_with_its_mode_and_the_beginning_with_the_mode_of_the_real_f
         let mode = |path: &std::path::Path| fs::symlink_metadata(path).unwrap().mode() & 0o7777;
         let began = mode(&upper);
         fixture.task("umask 0; mkfifo p; chmod 666 p; chmod 711 .");
-        rewind(&fixture.state, &fixture.id, Some(0)).unwrap();
+        rewind(&fixture.state, &fixture.id, 0).unwrap();
         assert_eq!(mode(&upper), began);
-        let again = rewind(&fixture.state, &fixture.id, Some(0)).unwrap();
+        let again = rewind(&fixture.state, &fixture.id, 0).unwrap();
         assert!(again.before.is_none());
-        rewind(&fixture.state, &fixture.id, Some(1)).unwrap();
+        rewind(&fixture.state, &fixture.id, 1).unwrap();
         assert_eq!((mode(&upper), mode(&upper.join("p"))), (0o711, 0o666));
     });
 }
@@ -357,7 +364,7 @@ fn the_checkpoint_that_is_gone_back_to_makes_no_room_for_what_it_replaces() {
             take(&fixture.state, &fixture.id, None).unwrap();
         }
     }
-    rewind(&fixture.state, &fixture.id, Some(1)).unwrap();
+    rewind(&fixture.state, &fixture.id, 1).unwrap();
     let all = numbers(&fixture);
     assert_eq!((all[0].0, all.len()), (1, MOST + 1));
     assert_eq!(fs::read(layer.join("f")).unwrap(), b"x0");
@@ -388,7 +395,7 @@ fn what_killed_commands_have_left_of_checkpoints_goes_and_what_goes_on_stays() {
     assert!(ready.exists(), "it is gone on with");
     fs::remove_dir(&ready).unwrap();
     fs::remove_file(session.dir.join("checkpoints/rewinding")).unwrap();
-    rewind(&fixture.state, &fixture.id, Some(0)).unwrap();
+    rewind(&fixture.state, &fixture.id, 0).unwrap();
 }
 
 #[test]
@@ -397,7 +404,7 @@ fn a_discarded_session_has_no_checkpoint_and_gets_no_folder_for_them() {
     fixture.task("echo 1 > d/f");
     crate::land::discard::discard(&fixture.state, &fixture.id).unwrap();
     let session = fixture.session();
-    assert_eq!(look_up(&session, Some(1)).unwrap_err().kind, Kind::Nothing);
+    assert_eq!(look_up(&fixture.state, &fixture.id, Some(1)).unwrap_err().kind, Kind::Nothing);
     assert!(!session.dir.join("checkpoints").exists());
 }
 
@@ -419,7 +426,7 @@ fn a_checkpoint_is_removed_with_what_only_it_holds_and_its_number_is_never_anoth
     }
     remove(&session, &[2, 4, 2]).unwrap();
     assert_eq!((left(), objects()), (vec![1, 3], 2));
-    assert_eq!(rewind(&fixture.state, &fixture.id, Some(4)).unwrap_err().kind, Kind::Usage);
+    assert_eq!(rewind(&fixture.state, &fixture.id, 4).unwrap_err().kind, Kind::Usage);
     assert_eq!(take(&fixture.state, &fixture.id, None).unwrap().0.number, 5);
     remove(&session, &[5]).unwrap();
     // What is made ready for a turn gets no number of another's either.
