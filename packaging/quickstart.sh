@@ -17,7 +17,7 @@ fi
 
 need_packages "${BUILD_PACKAGES[@]}" "${RUN_PACKAGES[@]}"
 need_cargo
-say "Building Landbox (a few minutes the first time)"
+say "Building Landbox (a few minutes the first time, more on a busy machine)"
 build_release "$here"
 landbox=$here/target/release/landbox
 

@@ -109,8 +109,11 @@ build_release() {
 }
 
 # release PACKAGE PROGRAM FLAG..: builds one program of `build_release`.
+# Who looks on sees how far it is.
 release() {
-  cargo rustc --quiet --release --locked --manifest-path "$manifest" --package "$1" --bin "$2" -- "${@:3}"
+  local quiet=(--quiet)
+  if [ -t 2 ]; then quiet=(); fi
+  cargo rustc "${quiet[@]}" --release --locked --manifest-path "$manifest" --package "$1" --bin "$2" -- "${@:3}"
 }
 
 # build_for_package DIR PROGRAM..: the same as bytes that do not depend on where the checkout, the crates and the compiler lie.

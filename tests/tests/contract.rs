@@ -527,3 +527,36 @@ fn a_question_that_is_answered_with_no_or_not_at_all_changes_nothing_and_is_no_f
     assert_eq!(place.json(["show", "s"])["landing"]["pending"], true);
     assert!(!place.project.join("new").exists());
 }
+
+#[test]
+fn what_is_refused_names_the_next_step() {
+    let place = Place::new(World::USUAL);
+    place.session(["--name", "s"], ["true"]).output().ok();
+    let id = place.json(["show", "s"])["id"].as_str().unwrap().to_owned();
+    let sub = place.project.join("src");
+    let out = place.landbox(["land"]).cwd(&sub).output().expect(2);
+    let named = format!("{id} is the newest of {}", place.project.display());
+    assert!(out.errors().contains(&named), "{}", out.errors());
+    let said = |args: &[&str]| place.landbox(args).output().errors();
+    let landing = said(&["land", "s"]);
+    assert!(landing.contains(&format!("landbox show {id} says")), "{landing}");
+    let program = said(&["run", "--", "/etc/passwd"]);
+    assert!(
+        program.contains("it must be a program") && !program.contains("chmod +x /"),
+        "{program}"
+    );
+    let folder = said(&["run", "--workdir", "/nowhere-at-all", "--", "true"]);
+    assert!(folder.contains("--workdir DIR"), "{folder}");
+    let bots = said(&["--config", "/nowhere-at-all", "run", "--bot", "b"]);
+    assert!(bots.contains("name a file that is there"), "{bots}");
+    let mut live =
+        place.session(["--name", "r"], ["sh", "-c", "echo ready; read x"]).stdin_open().start();
+    live.expect("ready");
+    let busy = said(&["resume", "r", "--", "true"]);
+    assert!(busy.contains("wait for it, or end its command"), "{busy}");
+    live.write(b"\n");
+    live.wait().ok();
+    place.landbox(["discard", "s", "--yes"]).output().ok();
+    let again = said(&["discard", "s", "--yes"]);
+    assert!(again.contains("landbox gc removes"), "{again}");
+}

@@ -50,7 +50,9 @@ pub(super) fn by_hand(
     memory.recall(&mut desk);
     if desk.questions().is_empty() {
         let id = &session.snapshot.id;
-        return Err(Failure::new(Kind::Nothing, format!("session {id} has nothing to land")));
+        let what = format!("session {id} has nothing to land");
+        return Err(Failure::new(Kind::Nothing, what)
+            .hint(format!("landbox show {id} says what it holds and what has landed of it")));
     }
     if desk.is_decided() {
         let what = "You have been through all of this before. Go over it again? [y/N]";

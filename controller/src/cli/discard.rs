@@ -24,8 +24,8 @@ pub(super) struct DiscardArgs {
     /// Do not ask
     #[arg(long)]
     yes: bool,
-    /// Only checkpoint N, for good; may be given more than once. The session and its other checkpoints stay
-    #[arg(long, value_name = "N", conflicts_with = "paths")]
+    /// Only checkpoint N, for good, or N,N..; may be given more than once. The session and its other checkpoints stay
+    #[arg(long, value_name = "N", value_delimiter = ',', conflicts_with = "paths")]
     checkpoint: Vec<u32>,
     /// Only these files and folders, as seen from here or from the project; the session goes on
     #[arg(value_name = "PATH", last = true)]

@@ -108,7 +108,7 @@ pub(super) fn gc(call: &Invocation, args: GcArgs) -> Result<u8> {
         call.ui.warning(format!("{}: {failure}", show_path(path)));
     }
     report.kept = listing.broken.len();
-    let mut going = Vec::new();
+    let (mut going, mut checkpoints) = (Vec::new(), false);
     for session in listing.sessions {
         if !args.dry_run {
             scratch::sweep(&session.dir);
@@ -118,10 +118,17 @@ pub(super) fn gc(call: &Invocation, args: GcArgs) -> Result<u8> {
             Fate::Goes(reason) => going.push((session, reason)),
             Fate::Holds(left) => {
                 call.ui.status(holds(&session, left));
+                checkpoints |= matches!(left, Left::Checkpoints(_));
                 report.kept += 1;
             }
             Fate::Stays => report.kept += 1,
         }
+    }
+    if checkpoints {
+        call.ui.status(
+            "landbox: of checkpoints, landbox show ID lists them, landbox land ID --checkpoint N shows one, \
+             landbox discard ID --checkpoint N removes it",
+        );
     }
     // Listed before anything goes: whoever sees one he wants to keep can still stop it.
     for (session, reason) in &going {
@@ -246,13 +253,11 @@ fn holds(session: &Session, left: Left) -> String {
                 "Look at them with landbox diff {id} --layer NAME (landbox show {id} has the names)"
             ),
         ),
-        Left::Checkpoints(count) => (
-            counted(count, "checkpoint was", "checkpoints were"),
-            format!(
-                "Look at one with landbox land {id} --checkpoint N (landbox show {id} lists them), remove it with \
-                 landbox discard {id} --checkpoint N"
-            ),
-        ),
+        // What is to be done about these is the same for all, and said once.
+        Left::Checkpoints(count) => {
+            let count = counted(count, "checkpoint was", "checkpoints were");
+            return format!("landbox: {id} stays: it was landed, but {count} left in it");
+        }
     };
     format!(
         "landbox: {id} stays: it was landed, but {what} left in it. {next}, or throw them away with landbox discard {id}"

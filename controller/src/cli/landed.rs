@@ -47,7 +47,8 @@ pub(super) fn nothing(
 /// `waiting`: how many changes of the project there are, chosen or not.
 fn empty(id: &SessionId, chosen: bool, waiting: u64) -> Failure {
     if !chosen || waiting == 0 {
-        return Failure::new(Kind::Nothing, format!("session {id} has nothing to land"));
+        return Failure::new(Kind::Nothing, format!("session {id} has nothing to land"))
+            .hint(format!("landbox show {id} says what it holds and what has landed of it"));
     }
     let changes = counted(waiting, "change", "changes");
     Failure::new(

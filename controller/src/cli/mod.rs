@@ -14,6 +14,7 @@ mod land;
 mod landed;
 mod ls;
 mod manual;
+mod mistake;
 mod outcome;
 mod policy;
 mod receipt;
@@ -214,7 +215,8 @@ fn usage(error: &clap::Error) -> Failure {
 pub fn main() -> ExitCode {
     let cli = match parse() {
         Ok(cli) => cli,
-        Err(error) => {
+        Err(mut error) => {
+            mistake::advise(&mut error, std::env::args_os().skip(1));
             // 125 where Landbox itself failed on the way to a CLI; clap prints help and version through here too.
             let runs = names_a_run(std::env::args_os().skip(1));
             if error.use_stderr() && wants_json(std::env::args_os().skip(1)) {

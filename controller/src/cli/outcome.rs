@@ -180,7 +180,7 @@ pub(super) fn exec_failure(program: &[u8], errno: i32) -> Failure {
         }
     } else {
         Failure::new(Kind::Failed, format!("{name}: can't be executed: {}", error(errno))).hint(
-            format!("it must be a file, not a folder; chmod +x {name} makes a script executable"),
+            "it must be a program, or a script that begins with #! and that may be run (chmod +x)",
         )
     }
 }

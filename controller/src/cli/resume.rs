@@ -111,8 +111,9 @@ fn refuse_emptied(session: &Session) -> Result<()> {
 
 fn running(session: &Session) -> Failure {
     let id = &session.snapshot.id;
-    Failure::new(Kind::Refused, format!("session {id} is running or being landed"))
-        .hint(format!("landbox show {id} says since when"))
+    Failure::new(Kind::Refused, format!("session {id} is running or being landed")).hint(format!(
+        "wait for it, or end its command; landbox land {id} reviews what it wrote so far"
+    ))
 }
 
 fn refuse_closed(session: &Session) -> Result<()> {

@@ -50,7 +50,9 @@ impl Source {
             Failure::new(Kind::Usage, format!("can't read the {what} in {}: {why}", show(file)))
         };
         // A pipe is as good as a file: a shell gives one for what another command prints.
-        let open = std::fs::File::open(file).map_err(|e| refuse(&e.to_string()))?;
+        let open = std::fs::File::open(file).map_err(|e| {
+            refuse(&e.to_string()).hint("name a file that is there and that you may read")
+        })?;
         let mut bytes = Vec::new();
         open.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|e| refuse(&e.to_string()))?;
         if bytes.len() as u64 > MAX_BYTES {

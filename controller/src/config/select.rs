@@ -51,7 +51,11 @@ pub(super) fn find(
         Kind::Usage,
         format!("there is no bots file: neither {} nor {}", show(&places[0]), show(&places[1])),
     )
-    .hint("name one: landbox run --config FILE --bot NAME"))
+    .hint(format!(
+        "make {} (man bots.json, in the sources man -l packaging/man/bots.json.5, has an example)",
+        show(&places[0])
+    ))
+    .hint("or name another: landbox run --config FILE --bot NAME"))
 }
 
 /// The bot that `wanted` names, by its `name`, else by a `cliId` that no other has.

@@ -73,7 +73,8 @@ pub fn discard(state: &StateDir, id: &SessionId) -> Result<()> {
         // One that was interrupted is gone on with.
         if !parts.iter().chain([&gone]).any(|part| part.exists()) {
             let text = format!("session {id} was discarded already, at {at}");
-            return Err(Failure::new(Kind::Nothing, text));
+            return Err(Failure::new(Kind::Nothing, text)
+                .hint("landbox gc removes what is on record of it"));
         }
     } else {
         session.state.landing.discarded_at = Some(now());

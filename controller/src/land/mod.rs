@@ -62,7 +62,7 @@ fn check_present(session: &Session) -> Result<()> {
         }
         None => Ok(()),
         Some(at) => Err(Failure::new(Kind::Nothing, format!("session {id} was discarded at {at}"))
-            .hint("landbox ls lists the sessions that still hold changes")),
+            .hint("landbox ls lists the sessions, with what they hold")),
     }
 }
 

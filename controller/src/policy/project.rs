@@ -31,7 +31,8 @@ pub fn working_dir(config: &Config, flags: &Flags, facts: &Facts) -> Result<AbsP
     match paths::locate(&entry, below, facts)? {
         Located { path, kind: FileKind::Dir, .. } => Ok(path),
         Located { kind: FileKind::Missing, .. } => {
-            Err(paths::refusal(&entry, "there is no such folder"))
+            Err(paths::refusal(&entry, "there is no such folder")
+                .hint("make it first, or name another: --workdir DIR"))
         }
         Located { .. } => Err(paths::refusal(&entry, "this is not a folder you can enter")),
     }

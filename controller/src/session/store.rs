@@ -44,6 +44,24 @@ pub struct Listing {
     pub broken: Vec<(PathBuf, Failure)>,
 }
 
+/// Nobody's session is meant by a directory that has none; who is inside of a project may mean one of that.
+fn none_here(sessions: &[Session], here: Option<&AbsPath>) -> Failure {
+    let failure = Failure::new(Kind::Usage, "there is no session of this directory");
+    let around = |s: &&Session| {
+        here.is_some_and(|here| here.as_path().starts_with(s.snapshot.policy.project.as_path()))
+    };
+    // Of the innermost project the newest, which is listed first.
+    let depth = |s: &&Session| std::cmp::Reverse(s.snapshot.policy.project.as_bytes().len());
+    let failure = match sessions.iter().filter(around).min_by_key(depth) {
+        Some(session) => {
+            let (id, project) = (&session.snapshot.id, &session.snapshot.policy.project);
+            failure.hint(format!("{id} is the newest of {project}, which this directory is in"))
+        }
+        None => failure,
+    };
+    failure.hint("landbox ls lists every session")
+}
+
 impl StateDir {
     /// The folder that the environment names, or the default below `home`. As the base directory rules say, a relative
     /// `XDG_STATE_HOME` is ignored.
@@ -174,13 +192,11 @@ impl StateDir {
     pub fn find(&self, selector: Option<&str>, project: Option<&AbsPath>) -> Result<Session> {
         let Listing { sessions, broken } = self.sessions()?;
         let Some(selector) = selector else {
-            return sessions
-                .into_iter()
-                .find(|s| Some(&s.snapshot.policy.project) == project)
-                .ok_or_else(|| {
-                    Failure::new(Kind::Usage, "there is no session of this directory")
-                        .hint("landbox ls lists every session")
-                });
+            let is_here = |s: &&Session| Some(&s.snapshot.policy.project) == project;
+            return match sessions.iter().find(is_here) {
+                Some(newest) => Ok(newest.clone()),
+                None => Err(none_here(&sessions, project)),
+            };
         };
         let is_it = |path: &Path| path.file_name() == Some(OsStr::new(selector));
         if let Some((_, failure)) = broken.into_iter().find(|(path, _)| is_it(path)) {

@@ -28,7 +28,7 @@ pub fn load(file: &Path) -> Result<NetworkPolicy> {
         let value = source.value("it must hold one network policy")?;
         policy(&source, "", &value).map_err(|problems| failure(&source, problems))
     };
-    read().map_err(|found: Failure| found.hint("man sandbox-network-policy has an example"))
+    read().map_err(|found: Failure| found.hint("man sandbox-network-policy has an example (in the sources: man -l packaging/man/sandbox-network-policy.5)"))
 }
 
 /// Reads the policy that `value`, called `name`, holds.

@@ -316,4 +316,5 @@ pub(super) fn now() -> String {
 
 fn nothing(id: &SessionId) -> Failure {
     Failure::new(Kind::Nothing, format!("session {id} has nothing to land"))
+        .hint(format!("landbox show {id} says what it holds and what has landed of it"))
 }
