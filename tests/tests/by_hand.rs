@@ -93,6 +93,27 @@ worlds! {
         assert_eq!(long(&place), numbered(40).replace("line 3\n", "three\n").replace("line 5\n", "5\n"));
     }
 
+    [user_kernel, user_fuse]
+    fn an_edit_that_landed_stays_where_the_session_s_own_text_is_dropped(world) {
+        let place = changed(world, "sed -i 's/^line 3$/three/' long.txt");
+        let editor = place.outside.join("editor.sh");
+        place.write(&editor, "#!/bin/sh\nexec sed -i 's/^+three/+THREE/' \"$1\"\n");
+        fs::set_permissions(&editor, PermissionsExt::from_mode(0o755)).unwrap();
+        let mut run = place.landbox(["land", "-i"]);
+        run.env("VISUAL", &editor);
+        let mut terminal = run.terminal(100, 40);
+        terminal.expect("(1/1) Land this hunk");
+        terminal.send("e\n");
+        terminal.expect("Apply this to");
+        terminal.send("y\n");
+        assert_eq!(terminal.wait(), 0, "{}", terminal.shown());
+        let edited = numbered(40).replace("line 3\n", "THREE\n");
+        assert_eq!(long(&place), edited);
+        place.landbox(["discard", "s", "--yes", "--", "long.txt"]).output().ok();
+        place.landbox(["land", "--apply", "--yes"]).output().expect(4);
+        assert_eq!(long(&place), edited);
+    }
+
     [user_kernel]
     fn the_editor_gets_a_private_copy_and_its_result_must_fit(world) {
         let place = changed(world, TWICE);
@@ -123,6 +144,7 @@ worlds! {
         assert_eq!(terminal.wait(), 0, "{}", terminal.shown());
         assert_eq!(terminal.settings(), before);
         assert_eq!(long(&place), numbered(40).replace("line 3\n", "THREE\n").replace("line 5\n", "five\n"));
+        assert!(terminal.shown().contains("What you edited landed as you wrote it."), "{}", terminal.shown());
         let seen = fs::read_to_string(place.outside.join("seen")).unwrap();
         let mut lines = seen.lines();
         assert_eq!(lines.next(), Some("600"));

@@ -62,6 +62,25 @@ worlds! {
         assert!(out.text().ends_with("two\nthree\nb\n"), "{}", out.text());
     }
 
+    [user_kernel, user_fuse]
+    fn a_session_whose_checkpoint_landed_is_listed_as_what_it_is_and_undo_names_the_checkpoint(world) {
+        let place = Place::new(world);
+        let before = place.tree();
+        place.session(["--name", "s"], ["sh", "-c", "echo a > a"]).output().ok();
+        place.landbox(["rewind", "s", "0", "--yes"]).output().ok();
+        place.landbox(["land", "s", "--checkpoint", "1", "--apply", "--yes"]).output().ok();
+        let listed = || place.landbox(["ls"]).output().ok().text();
+        assert!(listed().contains(" landed "), "{}", listed());
+        assert_eq!(place.json(["show", "s"])["changes"]["files"], 0);
+        let out = place.landbox(["undo", "s"]).output().ok();
+        assert!(out.errors().contains(" --checkpoint 1 offers it again"), "{}", out.errors());
+        assert!(!listed().contains(" landed ") && listed().contains(" 0 (+0 -0) "), "{}", listed());
+        assert_eq!(place.tree(), before);
+        // Names came and went in its folder, so what is new there may count as deleted by the owner: it asks.
+        place.landbox(["land", "s", "--checkpoint", "1", "--apply", "--yes", "--resolve-all", "theirs"]).output().ok();
+        assert_eq!(read(place.project.join("a")), "a\n");
+    }
+
     [user_kernel]
     fn the_line_that_the_card_of_a_checkpoint_prints_lands_that_checkpoint_and_what_was_chosen(world) {
         let place = Place::new(world);

@@ -133,6 +133,19 @@ worlds! {
     }
 
     [user_kernel]
+    fn committing_again_what_was_undone_names_the_commit_that_is_in_the_way(world) {
+        let place = repository(world, &[]);
+        place.sh("echo two > README.md").output().ok();
+        place.landbox(["land", "--commit", "--yes"]).output().ok();
+        place.landbox(["undo"]).output().ok();
+        let out = place.landbox(["land", "--commit", "--yes"]).output().expect(3);
+        assert!(out.errors().contains("git reset HEAD~ takes that off"), "{}", out.errors());
+        place.git(&["reset", "-q", "HEAD~"]);
+        place.landbox(["land", "--commit", "--yes"]).output().ok();
+        assert_eq!(place.git(&["show", "HEAD:README.md"]), "two\n");
+    }
+
+    [user_kernel]
     fn a_commit_leaves_what_the_owner_has_told_git_of_its_files(world) {
         let place = repository(world, &[]);
         for name in ["both", "skipped", "assumed", "gone"] {

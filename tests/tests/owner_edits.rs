@@ -119,9 +119,13 @@ worlds! {
             assert_eq!(land(&place, &[]), 3, "{what}");
             assert_eq!(land(&place, &["--resolve", "f=yours"]), 2, "{what}");
             assert_eq!((look(), read(place.project.join("other"))), (before.clone(), "1\n".to_owned()), "{what}");
-            assert_eq!(land(&place, &["--resolve", "f=mine"]), 0, "{what}");
+            let mine = ["land", "--apply", "--yes", "--resolve", "f=mine"];
+            let out = place.landbox(mine).output().ok();
+            let said = out.errors();
+            assert!(said.contains("Landed 1 change in ") && said.contains("; 1 of the session's changes was dropped;"), "{said}");
             assert_eq!((look(), read(place.project.join("other"))), (before, "2\n".to_owned()), "{what}");
             assert_eq!(place.landbox(["land"]).output().code(), 4, "{what}");
+            assert_eq!(place.json(["undo"])["changes"], 1, "{what}");
         }
     }
 

@@ -20,7 +20,8 @@ a       land this and all that follows in this file
 d       leave this and all that follows in this file
 q       stop here: what has no answer yet stays in the session
 s       split this hunk into smaller ones
-e       edit this hunk in $VISUAL or $EDITOR, and land what comes of it
+e       edit this hunk in $VISUAL or $EDITOR, and land what comes of it; the session
+        keeps its own text, and the next land would put that back
 j, k    go to the next, the previous one without an answer
 J, K    go to the next, the previous one
 g [N]   list all; go to number N

@@ -208,6 +208,11 @@ pub(super) fn land(call: &Invocation, args: LandArgs) -> Result<u8> {
     let committed = committing
         .map_or(Ok(()), |prepared| super::elsewhere::commit(call, (&state, &session), prepared));
     let code = landed::report(call, &state, &session, &card, &landed)?;
+    if selection.reviewed.is_some_and(|reviewed| reviewed.edited) {
+        call.ui.status(format!(
+            "What you edited landed as you wrote it. The session keeps its own text, and landing that takes your edit back: landbox discard {id} -- PATH drops it."
+        ));
+    }
     committed.map(|()| code)
 }
 

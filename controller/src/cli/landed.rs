@@ -73,7 +73,14 @@ pub(super) fn report(
     } else {
         let changes = counted(landed.changes as u64, "change", "changes");
         let target = &session.snapshot.policy.project;
-        call.ui.status(format!("Landed {changes} in {target}; landbox undo {id} takes it back."));
+        let dropped = match landed.dropped {
+            0 => String::new(),
+            1 => "1 of the session's changes was dropped; ".to_owned(),
+            n => format!("{n} of the session's changes were dropped; "),
+        };
+        call.ui.status(format!(
+            "Landed {changes} in {target}; {dropped}landbox undo {id} takes it back."
+        ));
         // Not known of a session that runs.
         let left = state.load(id).ok().and_then(|session| session.state.changes);
         let waiting = left.map_or(0, |left| left.files).saturating_sub(held as u64);

@@ -62,7 +62,9 @@ fn table(sessions: &[Session], documents: &[Document<'_>]) -> String {
         let landing = &session.state.landing;
         let changes = match session.state.changes {
             _ if landing.discarded_at.is_some() => "discarded".into(),
-            Some(c) if c.files == 0 && landing.count > 0 => "landed".into(),
+            Some(c) if c.files == 0 && landing.count as usize > landing.undone.len() => {
+                "landed".into()
+            }
             Some(c) => format!("{} (+{} -{})", c.files, c.added, c.deleted),
             None => "?".into(),
         };

@@ -5,11 +5,12 @@ use crate::document::bytes_entry;
 use crate::error::{Failure, Kind, Result};
 use crate::host;
 use crate::land::undo::Undone;
-use crate::land::{apply, undo};
+use crate::land::{apply, checkpoint, undo};
 use crate::seal::Key;
 use crate::session::store::{StateDir, show};
 use crate::ui::text::{counted, visible};
 use clap::Args;
+use landbox_shared::id::SessionId;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::os::unix::ffi::OsStrExt;
 
@@ -77,6 +78,9 @@ pub(super) fn undo(call: &Invocation, args: UndoArgs) -> Result<u8> {
             show(kept),
             undo::KEPT_DAYS
         ));
+        if let Some(line) = from_checkpoint(&state, id) {
+            call.ui.status(line);
+        }
     }
     match &undone.disturbed {
         None => Ok(0),
@@ -89,6 +93,20 @@ pub(super) fn undo(call: &Invocation, args: UndoArgs) -> Result<u8> {
         )
         .hint("look at that file: it is no longer what it was before the landing")),
     }
+}
+
+/// What lands a checkpoint again, where the session has any: after that the session itself holds nothing of it.
+fn from_checkpoint(state: &StateDir, id: &SessionId) -> Option<String> {
+    let session = state.load(id).ok().filter(|s| s.state.landing.discarded_at.is_none())?;
+    let all = checkpoint::list(&session);
+    let one = match all.as_slice() {
+        [] => return None,
+        [one] => one.number.to_string(),
+        [_, ..] => "N".to_owned(),
+    };
+    Some(format!(
+        "Where a checkpoint had landed, landbox land {id} --checkpoint {one} offers it again; landbox show {id} lists what there is."
+    ))
 }
 
 /// What was undone, as a document.

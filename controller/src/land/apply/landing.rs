@@ -160,7 +160,7 @@ impl<'a> Landing<'a> {
             AbsPath::from_path(&path).context(|| format!("can't use the path {}", show(&path)))?;
         let sequence = entry::next_sequence(state, target);
         let mut entry = Entry::new(id.clone(), number, sequence, target.clone(), root, store);
-        entry.changes = resolution.landed() as u64;
+        entry.changes = (resolution.landed() - resolution.dropped()) as u64;
         let receipt = finish::receipt(&site.session, number, found, &resolution, &plan.staying);
         let owners = || plan.owners.iter().map(|path| (path.clone(), None));
         let mut bases = resolution.bases();
@@ -344,9 +344,20 @@ impl<'a> Landing<'a> {
 
     /// Removes the journal.
     pub(super) fn end(self) -> Result<Landed> {
-        self.site.lock.end()?;
+        let Self { site, view, resolution, .. } = self;
+        site.lock.end()?;
+        // Of a checkpoint only another look tells what the layer still holds; it needs the base, which the view locks.
+        drop(view);
+        if self.past
+            && !site.is_live()
+            && let Ok(changes) = crate::land::counts(&site.session, false)
+        {
+            // Figures alone: whoever wants them looks again.
+            let _ = site.session.amend(|state| state.changes = Some(changes));
+        }
         Ok(Landed {
-            changes: self.resolution.landed(),
+            changes: resolution.landed() - resolution.dropped(),
+            dropped: resolution.dropped(),
             synced: self.synced,
             staying: self.plan.staying,
             disturbed: self.disturbed,

@@ -87,6 +87,8 @@ const EQUAL: &str = "equal";
 pub struct Landed {
     /// Number of changes that landed.
     pub changes: usize,
+    /// Number of the session's changes that were turned down.
+    pub dropped: usize,
     /// Whether all of it is known to be on disk.
     pub synced: bool,
     /// Deleted folders that stay, because they hold something that does not land.

@@ -73,12 +73,19 @@ pub(super) struct Ground {
 }
 
 impl Ground {
-    /// HEAD, if it is that.
-    pub(super) fn head(repo: &Repo, source: &Source<'_>) -> Result<Self> {
+    /// HEAD, if it is that. `undone`: a landing of the session was undone, whose commit may be there still.
+    pub(super) fn head(repo: &Repo, source: &Source<'_>, undone: bool) -> Result<Self> {
         let head = repo.head()?;
         match Self::at(repo, source, head)? {
             Ok(ground) => Ok(ground),
-            Err(paths) => Err(differs(&paths)),
+            Err(paths) => {
+                let mut failure = differs(&paths);
+                if undone {
+                    let hint = "a landing of this session was undone: where HEAD is the commit that it made, git reset HEAD~ takes that off the branch";
+                    failure.hints.insert(0, hint.to_owned());
+                }
+                Err(failure)
+            }
         }
     }
 

@@ -77,7 +77,8 @@ impl Prepared {
             return Err(nothing());
         }
         let workshop = Workshop::open(&repo, &session.dir)?;
-        let ground = || Ground::head(&repo, &source);
+        let undone = !session.state.landing.undone.is_empty();
+        let ground = || Ground::head(&repo, &source, undone);
         let history = History::make((session, &repo, &workshop), target, &source, wanted, ground)?;
         let History { tip: commit, ground, written, starts, kept, ids, risks } = history;
         if ground.commit != repo.head()? {

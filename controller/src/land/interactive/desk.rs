@@ -296,6 +296,7 @@ impl Desk {
             if asked.iter().all(|q| q.answer == Some(Wish::Take)) {
                 out.take(&item.change);
             } else if let Some(part) = part(item, asked) {
+                out.edited |= asked.iter().any(|q| matches!(q.answer, Some(Wish::Edited(_))));
                 out.take_part(&item.change, part);
             }
         }

@@ -153,7 +153,13 @@ impl Resolution {
         self.items.iter().filter(too).map(|item| &item.change.path).collect()
     }
 
-    /// Number of changes that are dealt with.
+    /// Number of changes that were turned down: of these the owner's side stays.
+    pub fn dropped(&self) -> usize {
+        let mine = |item: &&Resolved| item.decision == Decision::Mine && item.clash.is_some();
+        self.items.iter().filter(mine).count()
+    }
+
+    /// Number of changes that are dealt with, those that were turned down among them.
     pub fn landed(&self) -> usize {
         let left = |item: &&Resolved| !matches!(item.decision, Decision::Skip | Decision::Open(_));
         self.items.iter().filter(left).count()

@@ -20,6 +20,8 @@ pub struct Reviewed {
     pub paths: HashMap<RelPath, Digest>,
     /// Files of which not everything was picked.
     pub parts: BTreeMap<RelPath, Part>,
+    /// Whether the owner has edited any of it: the session has another text there, which is not what landed.
+    pub edited: bool,
 }
 
 impl Reviewed {
