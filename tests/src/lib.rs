@@ -6,6 +6,7 @@
 pub mod clis;
 pub mod git;
 pub mod net;
+pub mod pages;
 pub mod place;
 pub mod probe;
 pub mod procs;

@@ -2,9 +2,7 @@
 #![allow(clippy::unwrap_used)] // the lint knows test functions, not the functions they share
 
 use landbox_tests::net::{Outer, PORT, address, open};
-use landbox_tests::{Place, worlds};
-use std::fs;
-use std::path::Path;
+use landbox_tests::{Place, pages, worlds};
 
 worlds! {
     [user_kernel, user_fuse, root_kernel, root_fuse]
@@ -79,24 +77,10 @@ worlds! {
     }
 }
 
-fn read(path: impl AsRef<Path>) -> String {
-    let path = path.as_ref();
-    fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
-}
-
 #[test]
 fn every_test_that_the_page_of_promises_names_is_there() {
-    let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let top = tests.parent().unwrap();
-    let page = read(tests.join("PROMISES.md"));
-    let mut named = 0;
-    for (file, test) in page.split('`').skip(1).step_by(2).filter_map(|w| w.split_once("::")) {
-        let places = [tests.join("tests").join(file), top.join(file)];
-        let place = places.iter().find(|place| place.exists());
-        let source = read(place.unwrap_or_else(|| panic!("there is no {file}")));
-        assert!(source.contains(&format!("fn {test}(")), "there is no {test} in {file}");
-        named += 1;
-    }
+    let page = pages::read("PROMISES.md");
+    let named = pages::tests_named_in(&page);
     assert!(named > 80, "{named}");
     // Each line of a table that is not its head names a test, or where it is written down.
     for line in
