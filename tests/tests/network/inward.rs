@@ -79,8 +79,9 @@ fn root_has_the_sessions_network_forward_and_nothing_leaves_that_way() {
     let mut listeners = outer.listen(&[PORT]);
     let place = Place::new(World::USUAL);
     let public = policy(json!({"mode": "allow"}), json!({"mode": "block"}));
-    let script =
-        format!("echo up; read go; exec 3<>/dev/udp/{}/{PORT}; echo x >&3", address::PUBLIC_V4);
+    // It stays and asks again: what is still on its way when a session ends goes with its link.
+    let open = format!("exec 3<>/dev/udp/{}/{PORT}", address::PUBLIC_V4);
+    let script = format!("echo up; read go; {open}; until read -t 0.2 seen; do echo x >&3; done");
     let words = ["bash", "-c", &script];
     let mut live = outer.session(&place, &public, words).stdin_open().start();
     live.expect("up");
@@ -97,6 +98,7 @@ fn root_has_the_sessions_network_forward_and_nothing_leaves_that_way() {
     live.write(b"go\n");
     let own = Flow::udp(address::PUBLIC_V4, PORT);
     listeners.wait_for(&own);
+    live.write(b"seen\n");
     live.wait().ok();
     assert_eq!(listeners.counts().into_keys().collect::<Vec<_>>(), [own.name()]);
 }
