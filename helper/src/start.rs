@@ -71,8 +71,7 @@ pub(crate) fn start() -> Result<Caller, Failure> {
     let maps = [read("/proc/self/uid_map")?, read("/proc/self/gid_map")?];
     let on_host = is_initial_map(&maps[0]);
     let mode = caps::own_mode(on_host)?;
-    let core_limit @ (_, hard) =
-        getrlimit(Resource::RLIMIT_CORE).stage(STAGE, "reading a limit")?;
+    let limit @ (_, hard) = getrlimit(Resource::RLIMIT_CORE).stage(STAGE, "reading a limit")?;
     // Our memory holds the task's environment. Not 0, which holds back files alone: with 1 no program gets a core, either.
     // Only the soft limit: the task gets its own back.
     setrlimit(Resource::RLIMIT_CORE, hard.min(1), hard).stage(STAGE, "setting the core limit")?;
@@ -87,7 +86,7 @@ pub(crate) fn start() -> Result<Caller, Failure> {
         maps,
         trusted: trust::places(mode, on_host, config, &users.unwrap_or_default()),
         umask,
-        core_limit,
+        core_limit: limit,
         namespaces: namespaces("self", STAGE)?,
     })
 }
@@ -105,4 +104,37 @@ pub(crate) fn namespaces(process: &str, stage: Stage) -> Result<Inodes, Failure>
         *inode = fs::metadata(&path).at(stage, &path, "reading a namespace")?.ino();
     }
     Ok(inodes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::unistd::getcwd;
+    use std::path::Path;
+    use std::process::Command;
+
+    const INSIDE: &str = "LANDBOX_TEST_OF_FIRST_ACTS";
+
+    /// In a process of its own, by one thread of it: what is given up is given up for good.
+    #[test]
+    fn the_first_acts_forget_the_environment_and_tie_the_helper_to_its_caller() {
+        if std::env::var_os(INSIDE).is_none() {
+            let name = "start::tests::the_first_acts_forget_the_environment_and_tie_the_helper_to_its_caller";
+            let mut inside = Command::new(std::env::current_exe().unwrap());
+            inside.args([name, "--exact", "--test-threads=1", "--nocapture"]);
+            let out = inside.env(INSIDE, "1").env("LD_PRELOAD_LATER", "x").output().unwrap();
+            let said = String::from_utf8_lossy(&out.stdout).into_owned();
+            let errors = String::from_utf8_lossy(&out.stderr);
+            assert!(out.status.success() && said.contains("1 passed"), "{said} {errors}");
+            return;
+        }
+        let caller = start().unwrap();
+        assert_eq!(std::env::vars_os().collect::<Vec<_>>(), []);
+        assert_eq!(prctl::get_pdeathsig(), Ok(Some(Signal::SIGKILL)));
+        assert_eq!(prctl::get_dumpable(), Ok(false));
+        assert_eq!(getcwd().as_deref(), Ok(Path::new("/")));
+        let (soft, hard) = getrlimit(Resource::RLIMIT_CORE).unwrap();
+        assert!(soft <= 1 && hard == caller.core_limit.1, "{soft} {hard}");
+        assert_eq!(umask(caller.umask).bits(), 0o077);
+    }
 }

@@ -264,3 +264,41 @@ fn root_mounts_below_a_user_s_project_and_the_mount_gets_a_layer() {
 fn root_mounts_below_its_own_project_and_the_mount_gets_a_layer() {
     nested_mount(world::root_kernel());
 }
+
+worlds! {
+    // What the kernel asks of a mount it asks of the overlay's own, not of those below.
+    [user_kernel, user_fuse, root_kernel, root_fuse]
+    fn root_mounts_folders_where_nothing_may_be_executed_and_inside_nothing_is(world) {
+        assert!(world::is_root(), "this test mounts on the host: start tests/run.sh as root");
+        let place = Place::new(world);
+        let (uid, gid) = world.ids();
+        let [project, hidden, nested] = ["project", "hidden", "nested"].map(|name| place.outside.join(name));
+        let mounted = [&project, &hidden, &nested.join("mounted")].map(|at| {
+            place.mkdir(at);
+            let options = format!("noexec,mode=755,uid={uid},gid={gid}");
+            let done = Command::new("mount").args(["-t", "tmpfs", "-o", &options, "none"]).arg(at).status();
+            assert!(done.unwrap().success());
+            let program = at.join("program");
+            place.write(&program, fs::read("/bin/true").unwrap());
+            fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+            Mounted(at.clone())
+        });
+        // In the layer, copied up, new; by the loader; and in a folder of which a part is hidden.
+        let tries = format!(
+            "p=/bin/true; ./program; echo $?; touch program; ./program; echo $?; cp $p new; ./new; echo $?; \
+             for l in /lib64/ld-linux-x86-64.so.2 /lib/ld-linux-aarch64.so.1; do [ ! -e $l ] || $l ./new; done; \
+             {}/program; echo $?; cp $p ~/new && ~/new; echo $?",
+            hidden.display()
+        );
+        let hide = ["--hide".to_owned(), hidden.join("missing").display().to_string()];
+        let out = place.session(hide, ["sh", "-c", &tries]).cwd(&project).output().ok();
+        assert_eq!(out.text(), "126\n126\n126\n126\n0\n", "{}", out.errors());
+        assert!(out.errors().contains("failed to map segment"), "{}", out.errors());
+        // A mount below has a layer of its own, and its own say.
+        let script = "mounted/program; echo $?; cp /bin/true mounted/new; mounted/new; echo $?; cp /bin/true new; ./new; echo $?";
+        let mut run = place.landbox(["run", "--overlay", "auto", "--", "sh", "-c", script]);
+        let out = run.cwd(&nested).output().ok();
+        assert_eq!(out.text(), "126\n126\n0\n", "{}", out.errors());
+        drop(mounted);
+    }
+}

@@ -4,13 +4,14 @@ use super::source::LayerSource;
 use super::target::{Kind, World};
 use super::{At, FuseRequest, StartFuse, mask};
 use crate::failure::{Failure, Stage};
-use crate::sys::mount::{NODEV, NOSUID, Refusal, file_system};
+use crate::sys::mount::{NODEV, NOEXEC, NOSUID, Refusal, file_system};
 use landbox_shared::overlay::{self, Setting};
 use landbox_shared::plan::{LayerOp, Loss};
 use landbox_shared::procfs;
 use landbox_shared::tree;
 use nix::errno::Errno;
 use nix::sys::stat::fstat;
+use nix::sys::statvfs::fstatvfs;
 use nix::unistd::{getegid, geteuid};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::thread::{Builder, JoinHandle};
@@ -44,7 +45,7 @@ pub(super) fn begin(
     if let Some(fuse) = fuse {
         return Ok(Begun::Fuse(FuseRequest { fuse, lowers, upper, work, layer: layer.id.clone() }));
     }
-    let make = move || overlay(&lowers, Some([&upper, &work]), NOSUID | NODEV);
+    let make = move || overlay(&lowers, Some([&upper, &work]), NOSUID | NODEV | noexec(&lowers));
     if is_busy() {
         return Ok(Begun::Made(make()));
     }
@@ -77,7 +78,7 @@ pub(super) fn mount(
         let (made, request) = match begun {
             Begun::Kernel(thread) => (thread.join().unwrap_or(Err(CUT_SHORT)), None),
             Begun::Made(made) => (made, None),
-            Begun::Fuse(request) => (fuse_mount(&request.fuse), Some(request)),
+            Begun::Fuse(request) => (fuse_mount(&request), Some(request)),
         };
         let merged = made.at(target, if request.is_none() { REFUSED } else { NO_FUSE })?;
         if let Some(request) = request {
@@ -115,10 +116,16 @@ pub(super) fn overlay(
 }
 
 /// Mounts the near end of a fuse layer.
-fn fuse_mount(device: &OwnedFd) -> Result<OwnedFd, Refusal> {
+fn fuse_mount(request: &FuseRequest) -> Result<OwnedFd, Refusal> {
     let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     // Not always 0: on a host that allows one user namespace alone, this one maps the caller to itself.
     let ids = [geteuid().as_raw(), getegid().as_raw()];
-    let options = overlay::fuse_mount(device.as_raw_fd(), ids, &map);
-    file_system(c"fuse", &options, NOSUID | NODEV)
+    let options = overlay::fuse_mount(request.fuse.as_raw_fd(), ids, &map);
+    file_system(c"fuse", &options, NOSUID | NODEV | noexec(&request.lowers))
+}
+
+/// Where the owner's own mount lets no program be executed, none is inside. An overlay does not ask the mounts below it:
+/// the real folder is the last of its lowers. One that can't be asked is taken to forbid it.
+pub(super) fn noexec(lowers: &[OwnedFd]) -> u64 {
+    lowers.last().and_then(|fd| fstatvfs(fd).ok()).map_or(NOEXEC, |fs| fs.flags().bits() & NOEXEC)
 }

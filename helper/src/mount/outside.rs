@@ -5,7 +5,7 @@
 //! itself; where that is not possible (it contains other mounts), by a read-only copy made of one bind an entry;
 //! and only where the path exists by a plain bind, whose loss the monitor notices.
 
-use super::layer::overlay;
+use super::layer::{noexec, overlay};
 use super::mask;
 use super::source::Hidden;
 use super::system::new_tmpfs;
@@ -13,7 +13,7 @@ use super::target::{Kind, World, make};
 use super::{At, failure};
 use crate::failure::Failure;
 use crate::open::{PLACE, open_beneath};
-use crate::sys::mount::{NODEV, NOEXEC, NOSUID, RDONLY, attach, clone_tree, restrict};
+use crate::sys::mount::{NODEV, NOSUID, RDONLY, attach, clone_tree, restrict};
 use landbox_shared::path::{AbsPath, RelPath};
 use landbox_shared::plan::Loss;
 use landbox_shared::policy::MaskKind;
@@ -101,8 +101,7 @@ fn cover_with_overlay(
     }
     let real = place.try_clone().map_err(|_| Errno::EMFILE).at(folder, "covering a folder")?;
     let lowers = mask::lowers(world, folder, real, masks)?;
-    let noexec = if flags.contains(FsFlags::ST_NOEXEC) { NOEXEC } else { 0 };
-    match overlay(&lowers, None, RDONLY | NOSUID | NODEV | noexec) {
+    match overlay(&lowers, None, RDONLY | NOSUID | NODEV | noexec(&lowers)) {
         Ok(tree) => world.attach_at(&tree, place, folder, loss(masks)).map(|()| true),
         Err(_) => Ok(false),
     }
