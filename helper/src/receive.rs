@@ -84,3 +84,74 @@ impl Pipe {
         require(self.read(1)?.is_empty(), STAGE, WireError::Length)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ed25519_dalek::SigningKey;
+    use landbox_shared::evidence::{HelperMode, NAMESPACES};
+    use landbox_shared::exec::Exec;
+    use landbox_shared::fixtures;
+    use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+    use nix::sys::stat::Mode;
+    use nix::unistd::{pipe, write};
+    use std::sync::mpsc;
+
+    /// What `work` comes to, unless it waits for ever.
+    fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+        let (tell, told) = mpsc::channel();
+        std::thread::spawn(move || tell.send(work()));
+        told.recv_timeout(Duration::from_secs(30)).expect("it waits for ever")
+    }
+
+    #[test]
+    fn a_controller_that_falls_silent_is_not_waited_for_beyond_the_time_it_has() {
+        for said in ["", "a part"] {
+            let (end, theirs) = pipe().unwrap();
+            write(&theirs, said.as_bytes()).unwrap();
+            // What it says does not give it more time: none is left when it is asked again.
+            let pipe = Pipe { end, until: Instant::now() + Duration::from_millis(50) };
+            let failure = in_time(move || {
+                loop {
+                    match pipe.read(1) {
+                        Ok(bytes) => assert!(!bytes.is_empty(), "the pipe is still open"),
+                        Err(failure) => return failure,
+                    }
+                }
+            });
+            assert_eq!(failure.errno, libc::ETIMEDOUT, "{failure:?}");
+            drop(theirs);
+        }
+    }
+
+    #[test]
+    fn a_controller_has_one_minute_for_everything_from_the_challenge_on() {
+        let kind = SockType::SeqPacket;
+        let (ours, _heard) =
+            socketpair(AddressFamily::Unix, kind, None, SockFlag::SOCK_CLOEXEC).unwrap();
+        let events = Events::new(ours).unwrap();
+        let caller = Caller {
+            uid: 1000,
+            gid: 1000,
+            mode: HelperMode::Unprivileged,
+            maps: [String::new(), String::new()],
+            trusted: Vec::new(),
+            umask: Mode::empty(),
+            core_limit: (0, 0),
+            namespaces: [0; NAMESPACES.len()],
+        };
+        let plan = fixtures::plan(Vec::new());
+        let binding = Binding { challenge: [0; 32], uid: 1000, boot_id: [0; 16] };
+        let exec = Exec { argv: vec![b"true".to_vec()], env: Vec::new() };
+        let envelope = wire::seal(&plan, &binding, &SigningKey::from_bytes(&[7; 32])).unwrap();
+        let (frame, _) = wire::exec_frame(&exec).unwrap();
+        let (end, theirs) = pipe().unwrap();
+        write(&theirs, &[envelope.clone(), frame.clone()].concat()).unwrap();
+        let before = Instant::now();
+        let received = in_time(move || receive(caller, end, &events)).unwrap();
+        let (soonest, latest) =
+            (before + Duration::from_secs(60), Instant::now() + Duration::from_secs(60));
+        assert!((soonest..=latest).contains(&received.pipe.until));
+        assert_eq!((received.envelope, received.exec), (envelope, frame));
+    }
+}

@@ -9,6 +9,8 @@ use landbox_tests::world::Overlay;
 use landbox_tests::{Place, worlds};
 use rustix::process::Signal;
 use serde_json::Value;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::time::Duration;
 
 /// A session that has written `kept.txt` and goes on running, and its processes.
@@ -76,6 +78,29 @@ worlds! {
             assert_eq!(live.wait().code(), 125, "killed {victim:?}");
             all_is_over(&place, &tree);
         }
+    }
+
+    // Stopped, neither of them sees a channel close or obeys a word: the kernel alone ends them, as it was told to.
+    [user_kernel, user_fuse, root_kernel, root_fuse]
+    fn a_helper_that_is_stopped_ends_with_its_controller(world) {
+        let place = Place::new(world);
+        let (live, tree) = running(&place);
+        let helpers = named(&tree, "landbox-helper");
+        let monitor = helpers.iter().find(|one| one.parent == live.pid()).unwrap();
+        // A group that has lost its last parent would be sent SIGHUP. Theirs keeps one.
+        let mut beside = Command::new("sleep").arg("600").process_group(monitor.pid).spawn().unwrap();
+        // First the one that would wake the others.
+        for pid in std::iter::once(live.pid()).chain(helpers.iter().map(|one| one.pid)) {
+            procs::kill(pid, Signal::STOP);
+            procs::wait_for("the stop", 20, || Proc::read(pid).filter(|one| one.state == 'T'));
+        }
+        procs::kill(live.pid(), Signal::KILL);
+        live.wait();
+        let over = std::panic::catch_unwind(|| all_is_over(&place, &tree));
+        beside.kill().unwrap();
+        beside.wait().unwrap();
+        procs::kill_all(&tree);
+        over.unwrap();
     }
 
     [user_fuse, root_fuse]
