@@ -59,6 +59,7 @@ fn nearest(typed: &str) -> Option<String> {
 mod tests {
     use super::*;
     use clap::Parser;
+    use std::os::unix::ffi::OsStringExt;
 
     fn said(line: &str) -> String {
         let mut error = Cli::try_parse_from(line.split(' ')).unwrap_err();
@@ -69,16 +70,80 @@ mod tests {
     #[test]
     fn a_mistake_names_the_next_step() {
         for (line, tip) in [
+            // The parser's own, and ours where that has none.
+            ("landbox discrd s", "'discard'"),
             ("landbox rnu -- ls", "'run'"),
+            ("landbox gd", "'gc'"),
             ("landbox help lnad", "'land'"),
             ("landbox discard", "tip: landbox ls lists the sessions"),
+            ("landbox resume -- ls", "tip: landbox ls lists the sessions"),
             ("landbox --json rewind --yes", "tip: landbox ls lists the sessions"),
             ("landbox discard a b", "tip: landbox discard takes one session at a time"),
+            ("landbox show a b", "tip: landbox show takes one session at a time"),
         ] {
             assert!(said(line).contains(tip), "{line}: {}", said(line));
         }
-        assert!(!said("landbox discard a --bogus").contains("at a time"));
-        assert!(!said("landbox nothing-like-it").contains("tip:"));
+    }
+
+    #[test]
+    fn a_mistake_of_which_nothing_is_known_gets_no_tip() {
+        for line in [
+            "landbox nothing-like-it",
+            "landbox discard a --bogus",
+            // What is missing, or too much, is no session; one of the words is only called like a command.
+            "landbox sandbox-network-policy explain show",
+            "landbox receipt verify",
+            "landbox ls a",
+            "landbox doctor --color show",
+        ] {
+            let said = said(line);
+            assert!(!said.contains("lists the sessions") && !said.contains("at a time"), "{said}");
+            assert!(!said.contains("similar") || line.contains("--bogus"), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_parser_that_says_less_or_other_things_is_listened_to_all_the_same() {
+        let silent = [
+            ErrorKind::InvalidSubcommand,
+            ErrorKind::MissingRequiredArgument,
+            ErrorKind::UnknownArgument,
+        ];
+        for kind in silent {
+            for context in
+                [None, Some(ContextValue::Bool(true)), Some(ContextValue::Strings(Vec::new()))]
+            {
+                let mut error = clap::Error::new(kind);
+                for what in [ContextKind::InvalidArg, ContextKind::InvalidSubcommand] {
+                    context.iter().for_each(|value| drop(error.insert(what, value.clone())));
+                }
+                advise(&mut error, ["show".into()].into_iter());
+                assert!(error.get(ContextKind::Suggested).is_none(), "{kind:?} {context:?}");
+                assert!(
+                    error.get(ContextKind::SuggestedSubcommand).is_none(),
+                    "{kind:?} {context:?}"
+                );
+            }
+        }
+        // Names are bytes: one that is no text is no command.
+        let mut error = Cli::try_parse_from(["landbox", "show", "a", "b"]).unwrap_err();
+        advise(&mut error, [OsString::from_vec(vec![0xff]), "show".into()].into_iter());
+        assert!(error.render().to_string().contains("landbox show takes one"), "{error}");
+    }
+
+    #[test]
+    fn the_nearest_name_is_near() {
+        for (typed, name) in [
+            ("lnd", Some("land")),
+            ("shwo", Some("show")),
+            ("checkpiont", Some("checkpoint")),
+            ("sandbox-networkpolicy", Some("sandbox-network-policy")),
+            ("util", None),
+            ("", None),
+            ("xyz", None),
+        ] {
+            assert_eq!(nearest(typed).as_deref(), name, "{typed}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::credentials;
 use crate::error::{Context, Failure, Kind, Result};
 use crate::host;
 use crate::session::store::{Session, StateDir, show};
-use clap::{Args, Command, CommandFactory, Subcommand};
+use clap::{Arg, Args, Command, CommandFactory, Subcommand};
 use clap_complete::Shell;
 use jiff::Timestamp;
 use std::ffi::{OsStr, OsString};
@@ -107,14 +107,15 @@ fn release_date(epoch: Option<&str>) -> Result<String> {
 }
 
 fn completions(shell: Shell) -> Vec<u8> {
-    let mut command = shown(&Cli::command());
+    let mut command = shown(&Cli::command(), &[]);
     let mut out = Vec::new();
     clap_complete::generate(shell, &mut command, "landbox", &mut out);
     out
 }
 
-/// A command without its hidden subcommands, which the generator would complete like any other.
-fn shown(command: &Command) -> Command {
+/// A command without what of it is hidden, subcommands and options, which the generator would complete like any other. The
+/// options that every command takes are given to each by hand: one that hides such an option would else be given it again.
+fn shown(command: &Command, outer: &[Arg]) -> Command {
     // A name has to outlive everything: this is run once, and then the program ends.
     let forever = |text: &str| -> &'static str { text.to_owned().leak() };
     let copy = Command::new(forever(command.get_name()));
@@ -127,8 +128,15 @@ fn shown(command: &Command) -> Command {
         Some(version) => copy.version(forever(version)),
         None => copy,
     };
-    let inner = command.get_subcommands().filter(|inner| !inner.is_hide_set()).map(shown);
-    copy.args(command.get_arguments().cloned()).subcommands(inner)
+    let own: Vec<Arg> = command.get_arguments().cloned().collect();
+    let has = |arg: &Arg| own.iter().any(|one| one.get_id() == arg.get_id());
+    let taken: Vec<Arg> = outer.iter().filter(|arg| !has(arg)).cloned().collect();
+    let everywhere: Vec<Arg> =
+        own.iter().filter(|arg| arg.is_global_set()).chain(&taken).cloned().collect();
+    let inner = command.get_subcommands().filter(|inner| !inner.is_hide_set());
+    let inner = inner.map(|inner| shown(inner, &everywhere)).collect::<Vec<_>>();
+    let seen = own.into_iter().chain(taken).filter(|arg| !arg.is_hide_set());
+    copy.args(seen.map(|arg| arg.global(false))).subcommands(inner)
 }
 
 #[cfg(test)]
@@ -152,6 +160,33 @@ mod tests {
                 assert!(!text.contains(hidden), "{shell}: {hidden}");
             }
         }
+    }
+
+    /// Every command that is completed, by its words, with what it offers.
+    fn offered(command: &Command, words: &str, all: &mut Vec<(String, Vec<String>)>) {
+        let flags = command.get_arguments().filter_map(|arg| arg.get_long().map(str::to_owned));
+        all.push((words.to_owned(), flags.collect()));
+        for inner in command.get_subcommands() {
+            offered(inner, &format!("{words} {}", inner.get_name()), all);
+        }
+    }
+
+    #[test]
+    fn every_command_offers_what_it_takes_and_nothing_that_it_hides() {
+        let mut all = Vec::new();
+        offered(&shown(&Cli::command(), &[]), "landbox", &mut all);
+        assert!(all.len() > 15, "{all:?}");
+        for (words, flags) in all {
+            for flag in ["config", "color", "quiet", "verbose", "json"] {
+                let never = flag == "json" && ["landbox run", "landbox resume"].contains(&&*words);
+                let times = flags.iter().filter(|one| *one == flag).count();
+                assert_eq!(times, usize::from(!never), "{words} --{flag}");
+            }
+        }
+        let bash = String::from_utf8(completions(Shell::Bash)).unwrap();
+        let run = bash.split_once("        landbox__subcmd__run)\n").unwrap().1;
+        let run = run.lines().next().unwrap();
+        assert!(run.contains("--report") && !run.contains("--json"), "{run}");
     }
 
     #[test]
