@@ -64,4 +64,48 @@ worlds! {
         }
         assert_eq!(place.changes(), [("README.md".to_owned(), "modified".to_owned())]);
     }
+
+    [user_kernel, root_fuse]
+    fn a_session_whose_snapshot_was_changed_is_refused_and_its_layers_are_kept(world) {
+        let place = Place::new(world);
+        place.session(["--name", "s", "--network", "off", "--hide", ".env"], ["sh", "-c", "echo new > new"]).output().ok();
+        let id = place.json(["show", "s"])["id"].as_str().unwrap().to_owned();
+        let path = place.sessions()[0].join("snapshot.json");
+        let text = fs::read_to_string(&path).unwrap();
+        let freeze = |text: &str| {
+            fs::remove_file(&path).unwrap();
+            place.write(&path, text);
+        };
+        let other = |at: &PathBuf| format!("\"target\": \"{}\"", at.display());
+        let (project, outside) = (other(&place.project), other(&place.outside));
+        for (from, to) in [
+            ("\"network\": \"none\"", "\"network\": \"host\""),
+            ("/.env\"", "/.nothing\""),
+            (&project, &outside),
+            ("\"auth\": []", "\"auth\": [\"/etc\"]"),
+            ("\"isolated\": true", "\"isolated\": false"),
+        ] {
+            let changed = text.replacen(from, to, 1);
+            assert_ne!(changed, text, "{from}");
+            freeze(&changed);
+            let said = |args: &[&str], code| place.landbox(args).output().expect(code).errors();
+            let why = "its snapshot was changed after it was frozen";
+            for (args, code) in [
+                (&["resume", &id, "--", "touch", "ran"][..], 125),
+                (&["diff", &id], 6),
+                (&["land", &id, "--apply", "--yes"], 6),
+                (&["show", &id], 6),
+            ] {
+                assert!(said(args, code).contains(why), "{to} {args:?}");
+            }
+            // By its name it can't be known.
+            assert!(said(&["resume", "s"], 125).contains(why), "{to}");
+            assert!(said(&["ls"], 0).contains(why), "{to}");
+            place.landbox(["gc", "--expired"]).output().ok();
+            assert!(!place.project.join("ran").exists() && !place.project.join("new").exists());
+        }
+        freeze(&text);
+        place.landbox(["land", "s", "--apply", "--yes"]).output().ok();
+        assert_eq!(fs::read_to_string(place.project.join("new")).unwrap(), "new\n");
+    }
 }

@@ -18,6 +18,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+/// Of a snapshot that is not as it was made.
+const CHANGED: &str = "its snapshot was changed after it was frozen";
+
 /// Landbox's state folder.
 #[derive(Clone, Debug)]
 pub struct StateDir {
@@ -182,7 +185,11 @@ impl StateDir {
         }
         match wire::policy_digest(&snapshot.policy) {
             Ok(digest) if digest == snapshot.policy_digest => {}
-            _ => return refuse("its snapshot was changed after it was frozen"),
+            _ => return refuse(CHANGED),
+        }
+        // With layers it has a boundary, without any it had none: what was written is never taken for a real file.
+        if snapshot.isolated == snapshot.policy.layers.is_empty() {
+            return refuse(CHANGED);
         }
         Ok(Session { dir: dir.to_owned(), snapshot, state })
     }
@@ -190,7 +197,7 @@ impl StateDir {
     /// Finds the session meant by `selector`: exact id, else exact name (the newest of that name that is not discarded,
     /// else the newest), else a unique prefix of an id or name; without one, the newest session of `project`.
     pub fn find(&self, selector: Option<&str>, project: Option<&AbsPath>) -> Result<Session> {
-        let Listing { sessions, broken } = self.sessions()?;
+        let Listing { sessions, mut broken } = self.sessions()?;
         let Some(selector) = selector else {
             let is_here = |s: &&Session| Some(&s.snapshot.policy.project) == project;
             return match sessions.iter().find(is_here) {
@@ -199,8 +206,8 @@ impl StateDir {
             };
         };
         let is_it = |path: &Path| path.file_name() == Some(OsStr::new(selector));
-        if let Some((_, failure)) = broken.into_iter().find(|(path, _)| is_it(path)) {
-            return Err(failure);
+        if let Some(at) = broken.iter().position(|(path, _)| is_it(path)) {
+            return Err(broken.swap_remove(at).1);
         }
         if let Some(exact) = sessions.iter().find(|s| s.snapshot.id.as_str() == selector) {
             return Ok(exact.clone());
@@ -226,8 +233,16 @@ impl StateDir {
                 Err(Failure::new(Kind::Usage, format!("more than one session starts with {shown}"))
                     .hint("landbox ls lists every session"))
             }
-            _ => Err(Failure::new(Kind::Usage, format!("there is no session {shown}"))
-                .hint("landbox ls lists every session")),
+            _ => {
+                let failure = Failure::new(Kind::Usage, format!("there is no session {shown}"));
+                // The name of one that can't be read is not known.
+                let unread =
+                    broken.iter().map(|(_, why)| format!("it may be this one: {}", why.message));
+                Err(unread
+                    .take(3)
+                    .fold(failure, Failure::hint)
+                    .hint("landbox ls lists every session"))
+            }
         }
     }
 
@@ -482,14 +497,31 @@ mod tests {
     }
 
     #[test]
-    fn a_tampered_policy_is_refused() {
+    fn a_tampered_snapshot_is_refused() {
         let (_dir, state) = state();
-        let session = state.create(snapshot("aaaaaaaaaa", None)).unwrap();
+        let session = state.create(snapshot("aaaaaaaaaa", Some("s"))).unwrap();
         let path = session.dir.join("snapshot.json");
         let text = std::fs::read_to_string(&path).unwrap();
-        std::fs::remove_file(&path).unwrap();
-        std::fs::write(&path, text.replace("\"network\": \"none\"", "\"network\": \"host\""))
-            .unwrap();
-        assert_eq!(state.load(&session.snapshot.id).unwrap_err().kind, Kind::Refused);
+        for (from, to) in [
+            ("\"network\": \"none\"", "\"network\": \"host\""),
+            ("\"isolated\": true", "\"isolated\": false"),
+            ("\"id\": \"aaaaaaaaaa\"", "\"id\": \"bbbbbbbbbb\""),
+            ("\"version\": 1", "\"version\": 2"),
+            ("\"home\": \"/home/u\"", "\"home\": \"/home/v\""),
+        ] {
+            let changed = text.replacen(from, to, 1);
+            assert_ne!(changed, text, "{from}");
+            std::fs::remove_file(&path).unwrap();
+            std::fs::write(&path, changed).unwrap();
+            let failure = state.load(&session.snapshot.id).unwrap_err();
+            assert_eq!(failure.kind, Kind::Refused, "{to}: {failure}");
+            assert_eq!(state.find(Some("aaaaaaaaaa"), None).unwrap_err().message, failure.message);
+            // By its name it can't be known.
+            let unknown = state.find(Some("s"), None).unwrap_err();
+            assert!(
+                unknown.hints.iter().any(|hint| hint.contains(&failure.message)),
+                "{unknown:?}"
+            );
+        }
     }
 }
