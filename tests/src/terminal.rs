@@ -75,7 +75,12 @@ impl Terminal {
 
     /// Everything shown so far.
     pub fn shown(&self) -> String {
-        String::from_utf8_lossy(&self.screen.lock().unwrap()).into_owned()
+        String::from_utf8_lossy(&self.bytes()).into_owned()
+    }
+
+    /// The same, byte for byte.
+    pub fn bytes(&self) -> Vec<u8> {
+        self.screen.lock().unwrap().clone()
     }
 
     /// Waits until `text` was shown.

@@ -127,6 +127,17 @@ fn nothing_of_the_helper_leads_to_the_program_for_people() {
 }
 
 #[test]
+fn one_file_alone_knows_how_the_frames_are_encoded() {
+    for dir in ["shared", "seccomp", "helper", "controller"] {
+        for path in rust_files(&root().join(dir).join("src")) {
+            let text = fs::read_to_string(&path).unwrap();
+            let knows = text.lines().any(|line| code(line).contains("bincode"));
+            assert_eq!(knows, path.ends_with("shared/src/wire.rs"), "{}", path.display());
+        }
+    }
+}
+
+#[test]
 fn unsafe_code_stays_in_the_files_made_for_it() {
     let word = concat!("uns", "afe");
     for dir in ["shared/src", "seccomp/src", "helper/src", "controller/src"] {

@@ -3,7 +3,10 @@
 
 use landbox_tests::Place;
 use landbox_tests::world::World;
-use std::path::PathBuf;
+use serde_json::Value;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 
 #[test]
 fn configuration_errors_stop_the_start_and_say_where() {
@@ -78,14 +81,47 @@ fn a_bot_decides_command_folder_environment_and_rules() {
     let typed = place.landbox(["run", "--bot", "oncall-bot", "--", "ls", "-A", ".."]).output().ok();
     assert!(typed.text().contains(".ssh"), "{}", typed.text());
     let bare = place.landbox(["run", "--bot", "bare"]).output().ok();
-    assert!(
-        bare.errors().contains("not isolated") || bare.errors().contains("sandbox"),
-        "{}",
-        bare.errors()
-    );
+    let warned = "warning: this bot has \"sandbox\": false: the command runs on your real files, with no boundary";
+    assert!(bare.errors().contains(warned), "{}", bare.errors());
+    let recorded = place.json(["show"]);
+    assert_eq!((&recorded["isolated"], &recorded["bot"]), (&false.into(), &"bare".into()));
+    assert_eq!((&recorded["boundary"], &recorded["layers"]), (&Value::Null, &Value::Array(vec![])));
     assert_eq!(std::fs::read_to_string(place.project.join("bare.txt")).unwrap(), "real\n");
     // There is nothing it could show: not the same as no change, and "nothing to do" is land's word.
     let diff = place.landbox(["diff"]).output().expect(6);
     assert!(diff.errors().contains("ran without the sandbox"), "{}", diff.errors());
     place.landbox(["land"]).output().expect(4);
+}
+
+#[test]
+fn a_file_that_is_there_and_can_t_be_read_stops_the_start_and_no_other_takes_its_place() {
+    let place = Place::new(World::USUAL);
+    let (own, host) =
+        (place.home.join(".config/landbox/bots.json"), place.home.join(".botmux/bots.json"));
+    place.write(&host, r#"[{"name": "b", "command": "true"}]"#);
+    place.landbox(["run", "--bot", "b"]).output().ok();
+    let refused = |why: &str| {
+        for run in [&["run", "--bot", "b"][..], &["run", "--bot", "b", "--", "true"]] {
+            let said = place.landbox(run).output().expect(125).errors();
+            assert!(said.contains(why) && said.contains(own.to_str().unwrap()), "{said}");
+        }
+    };
+    place.write(&own, "[]");
+    fs::set_permissions(&own, Permissions::from_mode(0o000)).unwrap();
+    refused("Permission denied");
+    let named = |file: &Path| {
+        let mut run = place.landbox(["run", "--", "true"]);
+        run.env("LANDBOX_BOTS", file).output().expect(125).errors()
+    };
+    assert!(named(&own).contains("Permission denied"));
+    fs::remove_file(&own).unwrap();
+    place.symlink("nowhere", &own);
+    refused("No such file");
+    fs::remove_file(&own).unwrap();
+    place.mkdir(&own);
+    refused("Is a directory");
+    fs::remove_dir(&own).unwrap();
+    place.write(&own, [b'[', 0xff, b']']);
+    refused("");
+    assert_eq!(place.sessions().len(), 1);
 }

@@ -304,6 +304,10 @@ worlds! {
         assert_eq!((&change("bin")["added"], &change("bin")["binary"]), (&Value::Null, &true.into()));
         assert_eq!(card["other_layers"], serde_json::json!([{"layer": "home", "files": 1}]));
         assert_eq!(card["groups"]["ignored"], 1);
+        let told = place.landbox(["diff"]).output().ok().text();
+        assert!(told.contains("\n  home     1 file, kept for resume, never landed\n"), "{told}");
+        let home = place.landbox(["diff", "--layer", "home"]).output().ok().text();
+        assert!(home.contains("\n+h\n") && !home.contains("moved.txt"), "{home}");
         assert_eq!(card["targets"][0], place.project.to_str().unwrap());
     }
 }

@@ -169,6 +169,20 @@ fn root_puts_the_state_where_the_kernel_s_overlay_can_t_write_and_the_cost_is_to
 }
 
 #[test]
+fn root_puts_the_state_on_an_overlay_and_the_cost_is_told() {
+    let place = Place::new(World::USUAL);
+    let (uid, gid) = place.world.ids();
+    place.mkdir(place.state());
+    let (state, root) = (place.state().display().to_string(), place.root().display().to_string());
+    let script = format!(
+        "mkdir -p {root}/upper {root}/work; chown {uid}:{gid} {root}/upper; chmod 700 {root}/upper\n\
+         mount -t overlay -o lowerdir={state},upperdir={root}/upper,workdir={root}/work none {state}"
+    );
+    line(changed(&place, &script), "state", POOR, &["overlay", "LANDBOX_STATE_DIR=DIR"]);
+    line(changed(&place, &script), "kernel_overlay", POOR, &["use fuse-overlayfs"]);
+}
+
+#[test]
 fn root_closes_the_fuse_device_and_then_takes_it_away() {
     let place = Place::new(World::USUAL);
     let node = place.root().join("fuse").display().to_string();

@@ -119,3 +119,28 @@ fn a_scan_of_the_list_counts_what_a_running_session_has_written_so_far() {
     live.wait().ok();
     assert_eq!(listed(&["ls"])["changes"], counted(3, 1));
 }
+
+#[test]
+fn a_session_that_runs_is_never_collected_though_all_of_it_has_landed_or_was_discarded() {
+    let place = Place::new(World::USUAL);
+    for (name, end) in [
+        ("landed", &["land", "landed", "--apply", "--yes"][..]),
+        ("gone", &["discard", "gone", "--yes"]),
+    ] {
+        let script = format!("echo 1 > {name}; echo ready; read go; echo later > later-{name}");
+        let mut live = place.session(["--name", name], ["sh", "-c", &script]).stdin_open().start();
+        live.expect("ready");
+        place.landbox(end).output().ok();
+        place.landbox(["gc"]).output().ok();
+        place.landbox(["gc", "--expired"]).output().ok();
+        live.write(b"\n");
+        live.wait().ok();
+        assert_eq!(place.changes().last().unwrap().0, format!("later-{name}"));
+        // And afterwards it holds what has not landed.
+        place.landbox(["gc"]).output().ok();
+        assert_eq!(place.sessions().len(), 1);
+        place.landbox(["discard", name, "--yes"]).output().ok();
+        place.landbox(["gc"]).output().ok();
+        assert_eq!(place.sessions(), Vec::<PathBuf>::new());
+    }
+}

@@ -146,6 +146,25 @@ worlds! {
         assert_eq!(place.session::<&str, _>([], ["cat"]).output().ok().text(), "");
     }
 
+    [user_kernel, root_kernel]
+    fn a_terminal_carries_every_byte_both_ways(world) {
+        let place = Place::new(world);
+        // Each byte beside each other, and more than a line discipline holds.
+        let bytes: Vec<u8> = (0..=255u8).flat_map(|a| (0..=255u8).step_by(5).flat_map(move |b| [a, b])).collect();
+        let script = format!("stty raw -echo; echo ready; head -c {}; echo end", bytes.len());
+        let mut terminal = place.sh(&script).terminal(80, 24);
+        terminal.expect("ready");
+        terminal.send(&bytes);
+        terminal.expect("end");
+        assert_eq!(terminal.wait(), 0);
+        let shown = terminal.bytes();
+        let at = shown.windows(5).position(|part| part == b"ready").unwrap();
+        let carried = &shown[at + 6..];
+        let differs = carried.iter().zip(&bytes).position(|(a, b)| a != b);
+        assert_eq!(differs, None);
+        assert!(carried[bytes.len()..].starts_with(b"end"));
+    }
+
     [user_kernel]
     fn standard_output_and_error_stay_apart(world) {
         let out = Place::new(world).sh("echo out; echo err >&2").output().ok();

@@ -138,6 +138,26 @@ worlds! {
         }
     }
 
+    [user_kernel]
+    fn sudo_that_asks_for_no_password_installs_what_is_missing(world) {
+        let machine = Machine::new(world, Some("fuse-overlayfs"));
+        machine.program("sudo", "shift; \"$@\"");
+        machine.quickstart(&["--", "true"]).output().ok();
+        let asked = machine.called("sudo");
+        assert!(asked.len() == 2 && asked[0] == "sudo -n true" && asked[1].ends_with(" fuse-overlayfs"), "{asked:?}");
+        assert_eq!(machine.called("apt-get").len(), 1);
+    }
+
+    // The second of the two commands.
+    [user_kernel]
+    fn who_may_not_install_is_given_the_one_line_for_the_suite_too(world) {
+        let machine = Machine::new(world, Some("fuse-overlayfs"));
+        let mut run = machine.script("tests/run.sh", &[]);
+        let said = run.env("LANDBOX_TEST_BASE", machine.place.outside.join("base")).output().expect(1).errors();
+        assert!(said.contains("    sudo apt-get update && sudo apt-get install -y fuse-overlayfs\n"), "{said}");
+        assert!(!machine.called("cargo").iter().any(|call| call.contains("test") || call.contains("build")));
+    }
+
     [root_kernel]
     fn root_has_what_is_missing_installed(world) {
         let machine = Machine::new(world, Some("fuse-overlayfs"));

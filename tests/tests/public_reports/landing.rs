@@ -3,6 +3,7 @@
 use super::{kinds, read};
 use landbox_tests::run::Live;
 use landbox_tests::{Place, procs, worlds};
+use std::fs;
 
 worlds! {
     // The second landing must not take the first for its base.
@@ -17,6 +18,39 @@ worlds! {
         assert!(out.errors().contains('f'), "{}", out.errors());
         assert_eq!(read(place.project.join("f")), "base\nA\n");
         assert!(!place.project.join("g").exists());
+    }
+
+    [user_kernel, root_fuse]
+    fn landings_of_two_sessions_on_one_project_wait_for_each_other(world) {
+        let place = Place::new(world);
+        for name in ["first", "a", "b"] {
+            let script = format!("echo {name} > {name}; echo {name} >> log-{name}");
+            place.session(["--name", name], ["sh", "-c", &script]).output().ok();
+        }
+        place.landbox(["land", "first", "--apply", "--yes"]).output().ok();
+        // As a landing holds it for as long as it takes.
+        let locks = fs::read_dir(place.state().join("landings")).unwrap().map(|e| e.unwrap().path());
+        let locks: Vec<_> = locks.filter(|path| path.extension().is_some_and(|end| end == "lock")).collect();
+        let [lock] = &locks[..] else { panic!("{locks:?}") };
+        let held = fs::File::open(lock).unwrap();
+        held.lock().unwrap();
+        let both = ["a", "b"].map(|name| place.landbox(["land", name, "--apply", "--yes"]).limit(120).start());
+        for live in &both {
+            let waits = |line: &str| line.contains("-> FLOCK") && line.contains(&format!(" {} ", live.pid()));
+            procs::wait_for("the landing to wait", 60, || {
+                read("/proc/locks").lines().any(waits).then_some(())
+            });
+        }
+        assert!(["a", "b"].iter().all(|name| !place.project.join(name).exists()));
+        drop(held);
+        for live in both {
+            live.wait().ok();
+        }
+        for name in ["first", "a", "b"] {
+            assert_eq!(read(place.project.join(name)), format!("{name}\n"));
+            let landing = place.json(["show", name])["landing"].clone();
+            assert_eq!((&landing["count"], &landing["pending"]), (&1.into(), &false.into()), "{name}");
+        }
     }
 
     [user_kernel]

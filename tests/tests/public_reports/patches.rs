@@ -136,6 +136,50 @@ worlds! {
         before.same_as(&look());
     }
 
+    // Git would turn line ends, encodings and keywords; and where its index is broken, it would do nothing at all.
+    [user_kernel, user_fuse, root_kernel]
+    fn no_setting_of_the_owner_s_git_changes_a_byte_and_its_index_is_not_needed(world) {
+        let script = "printf 'a\\r\\nb\\n$Id$\\n' > text.txt; printf 'x\\n' >> README.md; printf '\\0\\r\\n' > data.bin; \
+                      printf 'caf\\303\\251\\n' > wide.txt; chmod +x src/main.py; ln -s text.txt alias";
+        let made = |settings: &dyn Fn(&Place)| {
+            let place = Place::new(world);
+            settings(&place);
+            place.sh(script).output().ok();
+            let text = fs::read(patch(&place)).unwrap();
+            land(&place);
+            let files = ["text.txt", "README.md", "data.bin", "wide.txt"].map(|name| fs::read(place.project.join(name)).unwrap());
+            (text, files, mode(place.project.join("src/main.py")))
+        };
+        let plain = made(&|_| {});
+        assert_eq!(plain.1[0], b"a\r\nb\n$Id$\n");
+        let configured = made(&|place| {
+            place.write(
+                place.project.join(".gitattributes"),
+                "* text=auto eol=crlf ident\nwide.txt working-tree-encoding=UTF-16\n*.bin text diff=x\n*.py -diff binary\n",
+            );
+            for args in [
+                &["init", "-q", "."][..],
+                &["config", "core.autocrlf", "true"],
+                &["config", "core.fileMode", "false"],
+                &["config", "core.symlinks", "false"],
+                &["config", "core.abbrev", "7"],
+                &["config", "diff.noprefix", "true"],
+                &["config", "diff.mnemonicPrefix", "true"],
+                &["config", "diff.external", "false"],
+                &["config", "core.quotePath", "false"],
+                &["config", "apply.whitespace", "fix"],
+            ] {
+                git(place, &place.project, args);
+            }
+        });
+        assert!(configured == plain, "{} {}", String::from_utf8_lossy(&configured.0), String::from_utf8_lossy(&plain.0));
+        let broken = made(&|place| {
+            git(place, &place.project, &["init", "-q", "."]);
+            place.write(place.project.join(".git/index"), "no index");
+        });
+        assert!(broken == plain);
+    }
+
     // A preview that opens what a link names shows the owner's secrets, or never ends.
     [user_kernel, user_fuse, root_kernel, root_fuse]
     fn a_review_opens_nothing_a_session_left_and_prints_nothing_it_wrote_raw(world) {
