@@ -3,7 +3,7 @@
 use super::{Invocation, show};
 use crate::error::{Context, Result};
 use crate::host;
-use crate::land::{self, apply, checkpoint, undo};
+use crate::land::{self, apply, checkpoint, live, undo};
 use crate::overlay::remove::{disk_usage, remove_tree};
 use crate::session::scratch;
 use crate::session::store::{Session, StateDir, show as show_path};
@@ -113,6 +113,8 @@ pub(super) fn gc(call: &Invocation, args: GcArgs) -> Result<u8> {
         if !args.dry_run {
             scratch::sweep(&session.dir);
             checkpoint::sweep(&session);
+            // What can't go now goes later.
+            let _ = live::clear(&session);
         }
         match fate(&session, args.expired)? {
             Fate::Goes(reason) => going.push((session, reason)),

@@ -7,6 +7,7 @@ use crate::land::card::Card;
 use crate::land::checkpoint;
 use crate::land::git::Prepared;
 use crate::land::kind::Durability;
+use crate::land::live;
 use crate::land::review::Review;
 use crate::land::risk::consent::{self, Question};
 use crate::seal::Key;
@@ -71,6 +72,9 @@ pub(super) fn open(call: &Invocation, id: Option<&str>) -> Result<Opened> {
     if let Some(note) = checkpoint::finish(&state, &session)? {
         call.ui.warning(note);
         session = state.load(&session.snapshot.id)?;
+    }
+    if let Some(note) = live::clear(&session)? {
+        call.ui.warning(note);
     }
     Ok(Opened { state, session })
 }

@@ -42,6 +42,9 @@ pub(super) fn resume(call: &Invocation, args: ResumeArgs) -> Result<u8> {
     if let Some(note) = crate::land::checkpoint::finish(&starter.state, &session)? {
         call.ui.warning(note);
     }
+    if let Some(note) = crate::land::live::clear(&session)? {
+        call.ui.warning(note);
+    }
     // Held until the end: the session is neither landed, removed nor resumed a second time meanwhile.
     let _attendance = attend(&session)?;
     // What another command did before the session was ours counts.

@@ -5,7 +5,7 @@ use crate::document::bytes_entry;
 use crate::error::{Failure, Kind, Result};
 use crate::host;
 use crate::land::undo::Undone;
-use crate::land::{apply, checkpoint, undo};
+use crate::land::{apply, checkpoint, live, undo};
 use crate::seal::Key;
 use crate::session::store::{StateDir, show};
 use crate::ui::text::{counted, visible};
@@ -36,6 +36,10 @@ pub(super) fn undo(call: &Invocation, args: UndoArgs) -> Result<u8> {
     let target = undo::find(&state, args.id.as_deref(), here.as_ref());
     if let Ok(target) = &target {
         notes.extend(apply::recover(&state, target.project())?);
+        if let Ok(session) = state.load(target.session()) {
+            let cleared = live::clear(&session)?;
+            cleared.into_iter().for_each(|note| call.ui.warning(note));
+        }
     }
     for note in &notes {
         call.ui.warning(note);

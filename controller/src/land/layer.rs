@@ -272,6 +272,7 @@ pub(crate) fn facts_of<'a>(
         all_git: layer.kind == LayerKind::Worktree,
         root: store.root_of(launch),
         launch,
+        prepared: live::Noted::read(session, &layer.id),
     }
 }
 

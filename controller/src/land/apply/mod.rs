@@ -32,7 +32,7 @@ pub(super) mod stage;
 #[cfg(test)]
 pub(super) mod tests;
 #[cfg(test)]
-mod trace;
+pub(in crate::land) mod trace;
 
 use super::changeset::{Base, Node};
 use super::layer::LayerView;

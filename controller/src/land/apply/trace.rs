@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 
 /// A call that is about to be made.
 #[derive(Clone, Debug)]
-pub(super) struct Call {
+pub(in crate::land) struct Call {
     /// Its name.
     pub name: &'static str,
     /// The paths it is about, as far as descriptors and strings tell.
@@ -22,7 +22,7 @@ pub(super) struct Call {
 
 /// What is done about a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Act {
+pub(in crate::land) enum Act {
     Go,
     Kill,
     Fail(Errno),
@@ -30,7 +30,7 @@ pub(super) enum Act {
 
 /// How the process ended.
 #[derive(Debug)]
-pub(super) struct Ended {
+pub(in crate::land) struct Ended {
     pub killed: bool,
     pub success: bool,
     pub output: String,
@@ -38,7 +38,12 @@ pub(super) struct Ended {
 
 /// Runs the test `name` of this very binary with `value` in the environment under `key`, from the moment in which it
 /// stops itself. `at` is asked before each call that writes.
-pub(super) fn run(name: &str, key: &str, value: &str, at: &mut dyn FnMut(&Call) -> Act) -> Ended {
+pub(in crate::land) fn run(
+    name: &str,
+    key: &str,
+    value: &str,
+    at: &mut dyn FnMut(&Call) -> Act,
+) -> Ended {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", name, "--nocapture", "--test-threads=1"])
         .env(key, value)

@@ -76,6 +76,8 @@ impl Store {
                 continue;
             }
             record.stamp = None;
+            // What has left the layer since was not deleted by the session.
+            record.in_layer &= paths.contains(&path);
             let place = real.place(path.parent().as_ref());
             if let (Ok(place), Some(Node::File { .. })) = (place, record.base.node())
                 && let Ok(Some(meta)) = tree::meta_at(&place, path.file_name())

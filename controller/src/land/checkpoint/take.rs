@@ -8,6 +8,7 @@ use crate::error::{Context, Failure, Kind, Result};
 use crate::land::base::Stamp;
 use crate::land::content;
 use crate::land::kind::EntryType;
+use crate::land::live::Noted;
 use crate::land::tree::{self, Meta, Tree, is_absence};
 use crate::session::store::{Session, show};
 use landbox_shared::digest::Digest;
@@ -102,6 +103,7 @@ pub(super) fn look(
             store: &mut store,
             known: Some(known).filter(|_| timed),
             logins: logins(policy, layer),
+            prepared: Noted::read(session, &layer.id),
             names: HashMap::new(),
             found: Vec::new(),
         };
@@ -150,6 +152,7 @@ struct Walk<'a, 'b, 'c> {
     store: &'a mut Store<'b>,
     known: Option<&'a Known<'a>>,
     logins: Vec<RelPath>,
+    prepared: Noted,
     /// The first name of a file that has several.
     names: HashMap<((u32, u32), u64), RelPath>,
     found: Vec<Entry>,
@@ -199,6 +202,9 @@ impl Walk<'_, '_, '_> {
                     continue;
                 }
                 let Some(meta) = tree::meta_at(&dir, &name).map_err(at)? else { continue };
+                if self.prepared.is(path.as_ref(), &dir, &name, &meta) {
+                    continue;
+                }
                 if self.found.len() >= most {
                     return Err(at(io::Error::other("the layers hold too many objects")));
                 }

@@ -4,7 +4,7 @@
 use super::merged::{self, is_closed};
 use super::refresh::look_again;
 use super::restore::{self, Source};
-use super::{holds, put_back, take_away};
+use super::{holds, prepared, put_back, take_away};
 use crate::error::{Context, Result};
 use crate::land::changeset::{Base, Node};
 use crate::land::layer::project_of;
@@ -43,6 +43,11 @@ pub(in crate::land) fn catch_up(
         (false, false) => here(session, layer, news),
     };
     shown.unwrap_or_default()
+}
+
+/// Takes away what a command that was killed has left prepared, where only a process of one thread can go in.
+pub(super) fn clear_by_another(session: &Session) -> Result<()> {
+    by_another(session, &News::default()).map(drop)
 }
 
 fn here(session: &Session, layer: &LayerPolicy, news: &News) -> Result<BTreeMap<RelPath, Base>> {
@@ -93,6 +98,8 @@ pub fn catch_up_inside(session: &Session, mut from: impl Read) -> Result<Vec<u8>
     from.read_to_end(&mut text).context(what)?;
     let news: News = serde_json::from_slice(&text).context(what)?;
     merged::go_in(session)?;
+    // What is left of one that was killed goes with this one.
+    let _ = prepared::clear_here(session, session.is_running()?);
     let shown = match project_of(session) {
         Some(layer) => here(session, layer, &news)?,
         None => BTreeMap::new(),

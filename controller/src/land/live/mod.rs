@@ -1,9 +1,12 @@
 //! A session that runs while it is looked at: one consistent picture of its layer, and access to what it sees.
 
 mod catch_up;
+#[cfg(test)]
+mod fault_tests;
 mod freeze;
 mod held;
 mod merged;
+mod prepared;
 mod procs;
 mod refresh;
 mod restore;
@@ -16,6 +19,8 @@ pub use freeze::guard_main;
 pub(super) use held::holds;
 pub use merged::go_in;
 pub(crate) use merged::{is_closed, open};
+pub(crate) use prepared::Noted;
+pub use prepared::clear;
 pub use restore::Restored;
 pub(super) use spool::Spool;
 
@@ -31,6 +36,7 @@ use crate::session::store::Session;
 use freeze::Frozen;
 use landbox_shared::path::RelPath;
 use landbox_shared::policy::{Backend, LayerPolicy};
+use prepared::Prepared;
 use restore::Source;
 use side::Side;
 use std::collections::HashMap;
@@ -148,7 +154,8 @@ pub(super) fn take_back(
             view.store.save(scanned)?;
         }
         let side = Side { tree: &view.upper, layer: Some(layer.backend) };
-        restore::put_back(&side, &Source::real(&project), &jobs, None)
+        let noted = Prepared::new(session, layer);
+        restore::put_back(&side, &Source::real(&project), &jobs, None, noted)
     };
     for change in kept {
         restored.left.insert(change.path.clone(), super::rules::HIDDEN.to_owned());
@@ -188,8 +195,8 @@ fn put_back(
         }
     };
     look();
-    let restored =
-        restore::put_back(&Side { tree: merged, layer: None }, source, jobs, Some(session));
+    let (side, noted) = (Side { tree: merged, layer: None }, Prepared::new(session, layer));
+    let restored = restore::put_back(&side, source, jobs, Some(session), noted);
     look();
     restored
 }

@@ -2,7 +2,8 @@
 //! when it has ended.
 
 use super::freeze::Frozen;
-use super::side::Side;
+use super::prepared::Prepared;
+use super::side::{self, Side, temporary};
 use crate::land::changeset::{Base, Change, Changeset, Node};
 use crate::land::digest::{ancestors, paths as paths_of};
 use crate::land::kind::EntryType;
@@ -10,6 +11,7 @@ use crate::land::tree::{self, Meta, Tree};
 use crate::session::store::Session;
 use landbox_shared::path::RelPath;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -153,13 +155,79 @@ pub(super) fn jobs_between(
     Ok((jobs.into_iter().map(job).collect(), past))
 }
 
-/// What is really there, and what was made ready for it.
+/// What is really there, and how it comes to its place. What is made beside that has this name meanwhile.
+enum Plan {
+    Nothing,
+    /// Here nobody needs to know what it is.
+    Uncovered,
+    Folder(Meta, String),
+    File(Meta, String),
+    Link(Vec<u8>, String),
+}
+
+impl Plan {
+    fn of(side: &Side<'_>, source: &Source<'_>, path: &RelPath) -> io::Result<Self> {
+        let Some(real) = source.meta(path)? else { return Ok(Self::Nothing) };
+        let parent = path.parent();
+        if real.kind != EntryType::Dir && side.shows_through(parent.as_ref(), source.real) {
+            return Ok(Self::Uncovered);
+        }
+        let name = temporary()?;
+        Ok(match real.kind {
+            EntryType::Dir => Self::Folder(real, name),
+            EntryType::File => Self::File(real, name),
+            EntryType::Symlink => {
+                Self::Link(tree::link_at(source.place(path)?, path.file_name())?, name)
+            }
+            EntryType::Fifo
+            | EntryType::Socket
+            | EntryType::CharDevice
+            | EntryType::BlockDevice => {
+                return Err(io::Error::other("what belongs there is a pipe, socket or device"));
+            }
+        })
+    }
+
+    /// What is made beside `path`, and where it leads if it is a link.
+    fn beside(&self, side: &Side<'_>, path: &RelPath) -> Option<(RelPath, Option<Vec<u8>>)> {
+        let (name, link) = match self {
+            Self::Folder(_, name) if side.layer.is_some() => (name, None),
+            Self::File(_, name) => (name, None),
+            Self::Link(target, name) => (name, Some(target.clone())),
+            Self::Nothing | Self::Uncovered | Self::Folder(..) => return None,
+        };
+        Some((beside(path, name).ok()?, link))
+    }
+}
+
+/// The path of a name beside another.
+fn beside(path: &RelPath, name: &str) -> io::Result<RelPath> {
+    let joined =
+        path.parent().map_or_else(|| RelPath::new(name), |folder| folder.join(name.as_bytes()));
+    joined.map_err(io::Error::other)
+}
+
+/// What was made ready for a path.
 enum Ready {
     Nothing,
     Folder(Node),
-    /// Here nobody needs to know what it is.
     Uncovered,
     Beside(String, Node),
+}
+
+/// The same while a file has nothing in it yet.
+enum Begun {
+    Ready(Ready),
+    Empty(String, File, Meta),
+}
+
+impl Begun {
+    fn name(&self) -> Option<&str> {
+        match self {
+            Self::Ready(Ready::Beside(name, _)) | Self::Empty(name, ..) => Some(name),
+            Self::Ready(Ready::Nothing | Ready::Folder(_) | Ready::Uncovered) => None,
+        }
+    }
 }
 
 impl Ready {
@@ -180,6 +248,7 @@ pub(super) fn put_back(
     source: &Source<'_>,
     jobs: &[Job],
     live: Option<&Session>,
+    mut noted: Prepared<'_>,
 ) -> Restored {
     let mut out = Restored::default();
     let real = |path: &RelPath| source.meta(path);
@@ -195,41 +264,103 @@ pub(super) fn put_back(
     let mut modes = BTreeMap::new();
     let order: Vec<&Job> = going.into_iter().rev().chain(coming).collect();
     for batch in order.chunks(BATCH) {
-        let mut ready: Vec<(&Job, Ready)> = Vec::new();
-        // A folder is made at once, so that its content can be prepared in it.
-        for job in batch {
-            match prepare(side, source, job, live, &mut modes) {
-                Ok(prepared) => ready.push((job, prepared)),
-                Err(e) => drop(out.left.insert(job.path.clone(), e.to_string())),
-            }
-        }
+        let ready = make_ready(side, source, batch, live, &mut modes, &mut noted, &mut out);
         commit(side, ready, live, &mut out);
     }
     // A folder that forbids writing was opened up for its content.
     for (path, mode) in modes.into_iter().rev() {
-        if let Err(e) = side.folder(&path, mode) {
+        if let Err(e) = side.close(&path, mode) {
             out.left.insert(path, e.to_string());
         }
     }
     out
 }
 
-fn prepare(
+fn make_ready<'a>(
     side: &Side<'_>,
     source: &Source<'_>,
-    job: &Job,
+    batch: &[&'a Job],
     live: Option<&Session>,
     modes: &mut BTreeMap<RelPath, u32>,
-) -> io::Result<Ready> {
-    let path = &job.path;
-    let Some(real) = source.meta(path)? else { return Ok(Ready::Nothing) };
-    let parent = path.parent();
-    let place = || source.place(path);
-    if real.kind != EntryType::Dir && side.shows_through(parent.as_ref(), source.real) {
-        return Ok(Ready::Uncovered);
+    noted: &mut Prepared<'_>,
+    out: &mut Restored,
+) -> Vec<(&'a Job, Ready)> {
+    let mut leave = |job: &Job, e: &io::Error| {
+        out.left.insert(job.path.clone(), e.to_string());
+    };
+    let mut plans = Vec::new();
+    for job in batch {
+        match Plan::of(side, source, &job.path) {
+            Ok(plan) => plans.push((*job, plan)),
+            Err(e) => leave(job, &e),
+        }
     }
-    Ok(match real.kind {
-        EntryType::Dir => {
+    let names = plans.iter().filter_map(|(job, plan)| plan.beside(side, &job.path));
+    if let Err(e) = noted.announce(names) {
+        // What can't be noted is not made.
+        plans.retain(|(job, plan)| {
+            let needs = plan.beside(side, &job.path).is_some();
+            if needs {
+                leave(job, &e);
+            }
+            !needs
+        });
+    }
+    // A folder is made at once, so that its content can be prepared in it.
+    let mut begun: Vec<(&Job, Begun)> = Vec::new();
+    for (job, plan) in plans {
+        match begin(side, job, plan, live, modes, noted) {
+            Ok(made) => begun.push((job, made)),
+            Err(e) => leave(job, &e),
+        }
+    }
+    let synced = noted.sync();
+    let mut ready = Vec::new();
+    for (job, begun) in begun {
+        let name = begun.name().map(str::to_owned);
+        let made = match (&synced, begun) {
+            (Err(e), Begun::Empty(..) | Begun::Ready(Ready::Beside(..))) => {
+                Err(io::Error::new(e.kind(), e.to_string()))
+            }
+            (_, Begun::Ready(ready)) => Ok(ready),
+            (Ok(()), Begun::Empty(name, to, real)) => {
+                let filled = || {
+                    let from = tree::file_at(source.place(&job.path)?, job.path.file_name())?;
+                    side::fill(&from, &to, &real)
+                };
+                filled().map(|node| Ready::Beside(name, node))
+            }
+        };
+        match made {
+            Ok(made) => ready.push((job, made)),
+            Err(e) => {
+                leave(job, &e);
+                if let Some(name) = name {
+                    side.forget(&job.path, &name);
+                }
+            }
+        }
+    }
+    ready
+}
+
+fn begin(
+    side: &Side<'_>,
+    job: &Job,
+    plan: Plan,
+    live: Option<&Session>,
+    modes: &mut BTreeMap<RelPath, u32>,
+    noted: &mut Prepared<'_>,
+) -> io::Result<Begun> {
+    let path = &job.path;
+    let mut note = |name: &str| {
+        let made = beside(path, name).and_then(|made| noted.made(&made));
+        made.inspect_err(|_| side.forget(path, name))
+    };
+    Ok(match plan {
+        Plan::Nothing => Begun::Ready(Ready::Nothing),
+        Plan::Uncovered => Begun::Ready(Ready::Uncovered),
+        Plan::Folder(real, name) => {
             if real.mode & 0o300 != 0o300 {
                 modes.insert(path.clone(), real.mode);
             }
@@ -241,35 +372,41 @@ fn prepare(
                 ),
             };
             if in_the_way {
-                check(side, job)?;
+                check(side, job, None)?;
             }
-            side.folder(path, real.mode | 0o300)?;
+            side.folder(path, real.mode | 0o300, &name)?;
             drop(held);
-            Ready::Folder(Node::Dir { mode: real.mode })
+            Begun::Ready(Ready::Folder(Node::Dir { mode: real.mode }))
         }
-        EntryType::File => {
-            let from = tree::file_at(place()?, path.file_name())?;
-            let (name, node) = side.prepare(path, &from, &real)?;
-            Ready::Beside(name, node)
+        Plan::File(real, name) => {
+            let file = side.create(path, &name)?;
+            note(&name)?;
+            Begun::Empty(name, file, real)
         }
-        EntryType::Symlink => {
-            let target = tree::link_at(place()?, path.file_name())?;
-            Ready::Beside(side.prepare_link(path, &target)?, Node::Symlink { target })
-        }
-        EntryType::Fifo | EntryType::Socket | EntryType::CharDevice | EntryType::BlockDevice => {
-            return Err(io::Error::other("what belongs there is a pipe, socket or device"));
+        Plan::Link(target, name) => {
+            side.create_link(path, &name, &target)?;
+            note(&name)?;
+            Begun::Ready(Ready::Beside(name, Node::Symlink { target }))
         }
     })
 }
 
-/// Whether what lies there is still what was looked at.
-fn check(side: &Side<'_>, job: &Job) -> io::Result<()> {
+/// Whether what lies there is still what was looked at, or is what comes there.
+fn check(side: &Side<'_>, job: &Job, comes: Option<&Node>) -> io::Result<()> {
     match &job.expected {
         // Nobody writes to the layer of a session that has ended.
         _ if side.layer.is_some() => Ok(()),
         None => Ok(()),
-        Some(expected) if is_same(side.node(&job.path)?.as_ref(), expected.as_ref()) => Ok(()),
-        Some(_) => Err(io::Error::other("the session has written it meanwhile")),
+        Some(expected) => {
+            let found = side.node(&job.path)?;
+            let same = |node: Option<&Node>| is_same(found.as_ref(), node);
+            // What shows already may do so against what the layer says: fuse-overlayfs 1.10 shows what lay in a folder that
+            // is made anew. It is put there all the same.
+            if same(expected.as_ref()) || comes.is_some_and(|node| same(Some(node))) {
+                return Ok(());
+            }
+            Err(io::Error::other("the session has written it meanwhile"))
+        }
     }
 }
 
@@ -326,7 +463,8 @@ fn one(side: &Side<'_>, job: &Job, prepared: &Ready) -> io::Result<()> {
     match prepared {
         Ready::Folder(_) => return Ok(()),
         Ready::Uncovered => return side.uncover(&job.path),
-        Ready::Nothing | Ready::Beside(..) => check(side, job)?,
+        Ready::Nothing => check(side, job, None)?,
+        Ready::Beside(_, node) => check(side, job, Some(node))?,
     }
     match prepared {
         Ready::Beside(name, _) => side.put(&job.path, name),

@@ -109,28 +109,12 @@ impl Side<'_> {
         Ok(())
     }
 
-    /// Writes a copy of a real file beside its place; gives its name, and what it is.
-    pub(super) fn prepare(
-        &self,
-        path: &RelPath,
-        from: &File,
-        real: &Meta,
-    ) -> io::Result<(String, Node)> {
+    /// Makes an empty file beside a path.
+    pub(super) fn create(&self, path: &RelPath, name: &str) -> io::Result<File> {
         let place = self.folder_of(path)?;
-        let name = temporary()?;
         let flags =
             OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = File::from(fs::openat(&place, &name, flags, Mode::from_raw_mode(0o600))?);
-        let written = || -> io::Result<Node> {
-            let (size, digest) = content::copy(from, &file)?;
-            fs::fchmod(&file, Mode::from_raw_mode(real.mode))?;
-            fs::futimens(&file, &times(real))?;
-            Ok(Node::File { mode: real.mode, size, digest })
-        };
-        let node = written().inspect_err(|_| {
-            let _ = fs::unlinkat(&place, &name, AtFlags::empty());
-        })?;
-        Ok((name, node))
+        Ok(File::from(fs::openat(&place, name, flags, Mode::from_raw_mode(0o600))?))
     }
 
     /// Puts what was prepared in its place.
@@ -150,16 +134,22 @@ impl Side<'_> {
         }
     }
 
-    /// Makes a link beside its place; gives its name.
-    pub(super) fn prepare_link(&self, path: &RelPath, target: &[u8]) -> io::Result<String> {
-        let place = self.folder_of(path)?;
-        let name = temporary()?;
-        fs::symlinkat(target, &place, &name)?;
-        Ok(name)
+    /// Makes a link beside a path.
+    pub(super) fn create_link(&self, path: &RelPath, name: &str, target: &[u8]) -> io::Result<()> {
+        Ok(fs::symlinkat(target, self.folder_of(path)?, name)?)
     }
 
-    /// Makes a folder, or gives the one that is there this mode.
-    pub(super) fn folder(&self, path: &RelPath, mode: u32) -> io::Result<()> {
+    /// Gives a folder this mode, if it is there.
+    pub(super) fn close(&self, path: &RelPath, mode: u32) -> io::Result<()> {
+        match self.tree.dir(Some(path)) {
+            Ok(dir) => Ok(fs::fchmod(&dir, Mode::from_raw_mode(mode))?),
+            Err(e) if tree::is_absence(&e) => Ok(()),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Makes a folder, by another name first, or gives the one that is there this mode.
+    pub(super) fn folder(&self, path: &RelPath, mode: u32, name: &str) -> io::Result<()> {
         let place = self.folder_of(path)?;
         match self.meta(path)? {
             Some(meta) if meta.kind == EntryType::Dir => {
@@ -169,31 +159,30 @@ impl Side<'_> {
             }
             Some(_) => {
                 self.remove(path)?;
-                self.make(&place, path)?;
+                self.make(&place, path, name)?;
             }
-            None => self.make(&place, path)?,
+            None => self.make(&place, path, name)?,
         }
         let dir = self.tree.dir(Some(path))?;
         Ok(fs::fchmod(&dir, Mode::from_raw_mode(mode))?)
     }
 
     /// A folder where there was none. In a layer it hides the real one: what is not put back in it stays away.
-    fn make(&self, place: &OwnedFd, path: &RelPath) -> io::Result<()> {
+    fn make(&self, place: &OwnedFd, path: &RelPath, name: &str) -> io::Result<()> {
         let mode = Mode::from_raw_mode(0o700);
         let Some(backend) = self.layer else {
             return Ok(fs::mkdirat(place, path.file_name(), mode)?);
         };
-        let name = temporary()?;
-        fs::mkdirat(place, &name, mode)?;
+        fs::mkdirat(place, name, mode)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let dir = fs::openat(place, &name, flags, Mode::empty())?;
+        let dir = fs::openat(place, name, flags, Mode::empty())?;
         marks::make_opaque(backend, &dir)?;
         // A rename can't put a folder over the mark of a deleted name.
         if tree::meta_at(place, path.file_name())?.is_some_and(|meta| is_whiteout(&meta)) {
             fs::unlinkat(place, path.file_name(), AtFlags::empty())?;
         }
         self.unnote(place, path)?;
-        Ok(fs::renameat(place, &name, place, path.file_name())?)
+        Ok(fs::renameat(place, name, place, path.file_name())?)
     }
 
     /// Removes the note by which fuse-overlayfs may say, beside a name, that it is deleted.
@@ -213,6 +202,14 @@ impl Side<'_> {
     fn folder_of(&self, path: &RelPath) -> io::Result<OwnedFd> {
         self.tree.place(path.parent().as_ref())
     }
+}
+
+/// Fills a file with what a real one holds; gives what it is then.
+pub(super) fn fill(from: &File, to: &File, real: &Meta) -> io::Result<Node> {
+    let (size, digest) = content::copy(from, to)?;
+    fs::fchmod(to, Mode::from_raw_mode(real.mode))?;
+    fs::futimens(to, &times(real))?;
+    Ok(Node::File { mode: real.mode, size, digest })
 }
 
 /// Has an overlay copy an object into its layer, as it is.

@@ -144,7 +144,7 @@ impl Scan<'_> {
             .filter(|name| !name.starts_with(b".wh."))
             .map(|name| (name.clone(), Given::Nothing))
             .collect();
-        for (name, entry) in self.entries(dir, &there, found)? {
+        for (name, entry) in self.entries(folder.path.as_ref(), dir, &there, found)? {
             out.insert(name, entry.map_or(Given::Whiteout, Given::Object));
         }
         Ok((out, folder.hides(found)))

@@ -13,6 +13,7 @@ use super::base::Store;
 use super::captures::Identity;
 use super::changeset::{Base, Change, Changeset, ImpliedFolder, Node};
 use super::kind::{ChangeState, Group};
+use super::live::Noted;
 use super::rules;
 use super::tree::{self, Meta, Tree};
 use crate::overlay::marks::FolderMarks;
@@ -59,6 +60,8 @@ pub(crate) struct Facts<'a> {
     pub root: Option<Identity>,
     /// The newest launch.
     pub launch: u32,
+    /// What a command has prepared in the layer, which is nobody's change.
+    pub prepared: Noted,
 }
 
 /// How the base shows in a folder of the layer.
@@ -216,7 +219,7 @@ impl Scan<'_> {
         let (entries, hidden) = match &upper {
             None => (BTreeMap::new(), true),
             Some(UpperFolder { dir, names, found }) => {
-                (self.entries(dir, names, *found)?, folder.hides(*found))
+                (self.entries(path, dir, names, *found)?, folder.hides(*found))
             }
         };
         let real = self.open_real(path)?;

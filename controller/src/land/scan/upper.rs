@@ -58,6 +58,7 @@ impl Scan<'_> {
     /// The names of a folder of the layer: `Some` for an object, `None` for a deleted name.
     pub(super) fn entries(
         &self,
+        path: Option<&RelPath>,
         dir: &OwnedFd,
         names: &[Vec<u8>],
         found: FolderMarks,
@@ -76,6 +77,7 @@ impl Scan<'_> {
                 Mark::WhiteoutOf(other) => {
                     out.entry(other).or_insert(None);
                 }
+                Mark::Object if self.facts.prepared.is(path, dir, name, &meta) => {}
                 Mark::Object => {
                     let empty = meta.kind == EntryType::File && meta.size == 0;
                     let whiteout = found.xattr_whiteouts

@@ -82,6 +82,11 @@ impl Target {
     pub fn project(&self) -> &AbsPath {
         &self.0.project
     }
+
+    /// Whose.
+    pub fn session(&self) -> &SessionId {
+        &self.0.session
+    }
 }
 
 /// The last landing of the session `selector` names, which may be gone, or of all on the project `here`.
