@@ -84,6 +84,57 @@ worlds! {
     }
 
     [user_kernel, user_fuse, root_kernel, root_fuse]
+    fn what_a_killed_command_had_made_ready_in_a_running_session_is_no_change_and_goes_with_the_next(world) {
+        let place = Place::new(world);
+        // So large that it takes a while to copy.
+        place.write(place.project.join("large"), vec![b'x'; 48 << 20]);
+        let mut shell = Shell::start(&place, "echo more >> large; echo mine > .landbox-0123456789abcdef");
+        let upper = place.sessions()[0].join("layers/project/upper");
+        let ready = || {
+            let names = fs::read_dir(&upper).unwrap().map(|entry| entry.unwrap().file_name());
+            let names = names.filter(|name| name.to_str().unwrap().starts_with(".landbox-"));
+            names.filter(|name| name != ".landbox-0123456789abcdef").count()
+        };
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(120);
+        let mut times = 0;
+        while ready() == 0 {
+            assert!(std::time::Instant::now() < end, "no command was ever killed at it");
+            let discard = place.landbox(["discard", "s", "--yes", "--", "large"]).start();
+            wait_for("the copy, or the end", 60, || {
+                (ready() > 0 || !Proc::read(discard.pid()).is_some_and(|p| p.alive())).then_some(())
+            });
+            kill_process(Pid::from_raw(discard.pid()).unwrap(), Signal::KILL).unwrap();
+            discard.wait();
+            times += 1;
+            shell.run(times, "echo more >> large");
+        }
+        // `show` only looks.
+        let shown = place.json(["show", "s"]);
+        assert_eq!((shown["changes"]["files"].as_u64(), ready()), (Some(2), 1), "{shown:#}");
+        let out = place.landbox(["diff", "s", "--stat"]).output().ok();
+        assert!(out.errors().contains("had made ready"), "{}", out.errors());
+        assert_eq!(ready(), 0);
+        let changes = [(".landbox-0123456789abcdef".into(), "added".into()), ("large".into(), "modified".into())];
+        assert_eq!(place.changes(), changes);
+        shell.run(times + 1, "ls -A | grep -c landbox-; cat .landbox-*");
+        assert!(shell.end().contains("1\nmine\n"));
+    }
+
+    [user_kernel, user_fuse, root_kernel, root_fuse]
+    fn a_folder_that_became_a_link_is_taken_back_with_what_it_held(world) {
+        let place = Place::new(world);
+        let script = "cp -a src/deep src/deep.was; rm -r src/deep; ln -s deep.was src/deep; echo more >> src/deep/er/file.txt";
+        let shell = Shell::start(&place, script);
+        let out = place.landbox(["discard", "s", "--yes", "--", "src/deep"]).output().ok();
+        assert!(!out.errors().contains("stays"), "{}", out.errors());
+        shell.end();
+        let changes = place.changes();
+        assert!(changes.iter().all(|(path, _)| path.starts_with("src/deep.was")), "{changes:?}");
+        let out = place.landbox(["resume", "s", "--", "find", "src/deep", "-type", "f"]).output().ok();
+        assert_eq!(out.text(), "src/deep/er/file.txt\n");
+    }
+
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn what_is_taken_back_from_a_running_session_it_sees_at_once_and_later_writes_stay(world) {
         let place = Place::new(world);
         let script = "echo two >> README.md; echo new > new; rm src/main.py; rm -r src/deep; ln -sfn nowhere link; \

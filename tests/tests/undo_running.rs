@@ -52,6 +52,26 @@ worlds! {
     }
 
     [user_kernel, user_fuse, root_kernel, root_fuse]
+    fn what_left_the_layer_after_an_earlier_landing_is_not_deleted_by_undoing_a_later_one(world) {
+        let place = Place::new(world);
+        let script = obedient("echo early > early");
+        let mut live = place.session(["--name", "s"], ["sh", "-c", &script]).stdin_open().start();
+        live.expect("ready");
+        place.landbox(["land", "s", "--apply", "--yes"]).output().ok();
+        say(&mut live, "echo late > late");
+        live.close_stdin();
+        live.wait().ok();
+        place.landbox(["land", "s", "--apply", "--yes"]).output().ok();
+        // What has landed leaves the layer with that.
+        place.landbox(["resume", "s", "--", "true"]).output().ok();
+        place.landbox(["undo", "s"]).output().ok();
+        assert_eq!(place.changes(), [("late".to_owned(), "added".to_owned())]);
+        let out = place.landbox(["resume", "s", "--", "cat", "early", "late"]).output().ok();
+        assert_eq!(out.text(), "early\nlate\n");
+        assert!(place.project.join("early").exists());
+    }
+
+    [user_kernel, user_fuse, root_kernel, root_fuse]
     fn what_landed_before_it_went_on_is_given_back_to_it(world) {
         let place = Place::new(world);
         let before = place.tree();

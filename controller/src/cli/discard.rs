@@ -139,12 +139,16 @@ fn take_back(
         let findings = Findings { running, egress, ..super::show::kept(state, session) };
         call.ui.document(&Document::new(&state.load(id)?, &findings))?;
     }
-    if restored.left.is_empty() || count > 0 { Ok(0) } else { Err(nothing_done(id)) }
+    if restored.left.is_empty() || count > 0 { Ok(0) } else { Err(nothing_done(id, running)) }
 }
 
-fn nothing_done(id: &SessionId) -> Failure {
-    Failure::new(Kind::Refused, format!("nothing of session {id} was thrown away"))
-        .hint("end the session first, or try again when it has come to rest")
+fn nothing_done(id: &SessionId, running: bool) -> Failure {
+    let failure = Failure::new(Kind::Refused, format!("nothing of session {id} was thrown away"));
+    match running {
+        true => failure.hint("end the session first, or try again when it has come to rest"),
+        false => failure
+            .hint(format!("name what lies in the way as well: landbox diff {id} --stat lists it")),
+    }
 }
 
 /// A session that can't be read is removed whole: nothing of it can be shown or kept on record.
