@@ -109,8 +109,9 @@ worlds! {
             shell.run(times, "echo more >> large");
         }
         // `show` only looks.
+        let note = read(place.sessions()[0].join("prepared"));
         let shown = place.json(["show", "s"]);
-        assert_eq!((shown["changes"]["files"].as_u64(), ready()), (Some(2), 1), "{shown:#}");
+        assert_eq!((shown["changes"]["files"].as_u64(), ready()), (Some(2), 1), "{note} {shown:#}");
         let out = place.landbox(["diff", "s", "--stat"]).output().ok();
         assert!(out.errors().contains("had made ready"), "{}", out.errors());
         assert_eq!(ready(), 0);

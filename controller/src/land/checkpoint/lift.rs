@@ -57,7 +57,18 @@ impl<'a> Lifts<'a> {
         if (found.ino, found.mode) != (meta.ino, meta.mode) {
             return Err(io::Error::other("it was changed while it was looked at"));
         }
-        let lifted = Lifted { layer: layer.clone(), path: path.cloned(), was: meta.mode, is };
+        self.open(&fd, Lifted { layer: layer.clone(), path: path.cloned(), was: meta.mode, is })?;
+        Ok(true)
+    }
+
+    /// Opens up the folders on the way to a path of a layer, for who moves something there.
+    pub(super) fn lift_way(&mut self, layer: &LayerId, path: &RelPath) -> io::Result<()> {
+        each_closed(&self.session.upper(layer), path, &mut |path, fd, was| {
+            self.open(fd, Lifted { layer: layer.clone(), path, was, is: was | 0o700 })
+        })
+    }
+
+    fn open(&mut self, fd: &OwnedFd, lifted: Lifted) -> io::Result<()> {
         let file = match &mut self.file {
             Some(file) => file,
             None => self.file.insert(File::create(&self.noted)?),
@@ -65,9 +76,9 @@ impl<'a> Lifts<'a> {
         let mut line = serde_json::to_vec(&lifted)?;
         line.push(b'\n');
         file.write_all(&line)?;
+        let is = lifted.is;
         self.all.push(lifted);
-        change(&fd, is)?;
-        Ok(true)
+        change(fd, is)
     }
 }
 
@@ -127,26 +138,32 @@ fn needed(meta: &Meta) -> Option<u32> {
     (ours && keeps && meta.mode & rights != rights).then_some(meta.mode | rights)
 }
 
-/// Opens up the folders on the way to a path of a tree, for who moves something there. Gives those that were closed, and
-/// their modes.
-pub(super) fn open_up(upper: &Path, path: &RelPath) -> io::Result<Vec<(OwnedFd, u32)>> {
+/// Opens up the folders on the way to a path of a tree that is about to be removed.
+pub(super) fn open_up(tree: &Path, path: &RelPath) -> io::Result<()> {
+    each_closed(tree, path, &mut |_, fd, was| change(fd, was | 0o700))
+}
+
+/// Has every folder on the way to a path opened up that is closed to its owner, those above first.
+fn each_closed(
+    tree: &Path,
+    path: &RelPath,
+    open: &mut dyn FnMut(Option<RelPath>, &OwnedFd, u32) -> io::Result<()>,
+) -> io::Result<()> {
     let above = std::iter::successors(path.parent(), RelPath::parent).map(Some);
     let mut way: Vec<Option<RelPath>> = above.chain([None]).collect();
     way.reverse();
-    let mut closed = Vec::new();
     for folder in way {
-        let fd = match handle(upper, folder.as_ref()) {
+        let fd = match handle(tree, folder.as_ref()) {
             Ok(fd) => fd,
             Err(e) if is_absence(&e) => break,
             Err(e) => return Err(e),
         };
         let meta = meta_of(&fd)?;
         if meta.kind == EntryType::Dir && meta.mode & 0o700 != 0o700 {
-            change(&fd, meta.mode | 0o700)?;
-            closed.push((fd, meta.mode));
+            open(folder, &fd, meta.mode)?;
         }
     }
-    Ok(closed)
+    Ok(())
 }
 
 /// The object itself, whatever its mode, and no other by way of a link.
@@ -159,7 +176,7 @@ fn handle(upper: &Path, path: Option<&RelPath>) -> io::Result<OwnedFd> {
     Ok(fs::openat(&place, path.file_name(), flags, Mode::empty())?)
 }
 
-pub(super) fn change(fd: &OwnedFd, mode: u32) -> io::Result<()> {
+fn change(fd: &OwnedFd, mode: u32) -> io::Result<()> {
     let itself = format!("/proc/self/fd/{}", fd.as_raw_fd());
     Ok(fs::chmod(itself, Mode::from_raw_mode(mode))?)
 }

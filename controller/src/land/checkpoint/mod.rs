@@ -266,7 +266,7 @@ fn finish_held(state: &StateDir, session: &Session, folder: &Folder) -> Result<O
 /// Goes back to what was made ready. Who is cut short before all is written down is gone on with; where that can't be
 /// written, the session is back all the same.
 fn complete(state: &StateDir, session: &Session, folder: &Folder) -> Result<()> {
-    restore::exchange(session)?;
+    restore::exchange(session, folder)?;
     let settled = settle(state, session);
     restore::end(folder)?;
     settled

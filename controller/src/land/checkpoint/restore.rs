@@ -7,7 +7,7 @@
 //! ```
 
 use super::folder::Folder;
-use super::lift;
+use super::lift::{self, Lifts};
 use super::model::Manifest;
 use super::rebuild::rebuild;
 use super::take::logins;
@@ -16,11 +16,11 @@ use crate::land::kind::EntryType;
 use crate::land::tree::Tree;
 use crate::overlay::remove::remove_tree;
 use crate::session::store::{Session, show, write_json};
+use landbox_shared::id::LayerId;
 use landbox_shared::path::RelPath;
 use landbox_shared::policy::LayerPolicy;
 use rustix::fs::{self, Mode, RenameFlags};
 use std::io;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 const REWOUND: &str = "rewound";
@@ -56,7 +56,7 @@ pub(super) fn begin(session: &Session, folder: &Folder, manifest: &Manifest) -> 
 }
 
 /// Exchanges what was made ready, as far as that was not done yet.
-pub(super) fn exchange(session: &Session) -> Result<()> {
+pub(super) fn exchange(session: &Session, folder: &Folder) -> Result<()> {
     for layer in &session.snapshot.policy.layers {
         let upper = session.upper(&layer.id);
         let (new, old) = (beside(session, layer, REWOUND), beside(session, layer, REPLACED));
@@ -70,7 +70,8 @@ pub(super) fn exchange(session: &Session) -> Result<()> {
             std::fs::rename(&new, &upper).context(what)?;
         }
         for path in logins(&session.snapshot.policy, layer) {
-            keep_login(&old, &upper, &path).context(what)?;
+            let mut lifts = Lifts::new(session, folder);
+            keep_login(&old, &upper, &path, (&mut lifts, &layer.id)).context(what)?;
         }
         remove_tree(&old).context(what)?;
     }
@@ -87,16 +88,19 @@ fn is_there(path: &Path) -> bool {
 }
 
 /// Login files stay what they are: no picture holds them. Where their folder is gone, the real one shows.
-fn keep_login(old: &Path, new: &Path, path: &RelPath) -> io::Result<()> {
+fn keep_login(
+    old: &Path,
+    new: &Path,
+    path: &RelPath,
+    (lifts, layer): (&mut Lifts<'_>, &LayerId),
+) -> io::Result<()> {
     if !is_there(old) {
         return Ok(());
     }
-    // What is old is removed as it is.
+    // What is old is removed as it is. What is new is closed again, also by whoever comes after one that was killed.
     lift::open_up(old, path)?;
-    let closed = lift::open_up(new, path)?;
-    let kept = move_login(old, new, path);
-    let close = |(fd, mode): &(OwnedFd, u32)| lift::change(fd, *mode);
-    kept.and(closed.iter().rev().try_for_each(close))
+    lifts.lift_way(layer, path)?;
+    move_login(old, new, path)
 }
 
 fn move_login(old: &Path, new: &Path, path: &RelPath) -> io::Result<()> {

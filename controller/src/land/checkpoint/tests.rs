@@ -286,7 +286,7 @@ fn login_files_are_in_no_checkpoint_and_stay_what_they_are() {
     ] {
         restore::make_ready(&session, &folder, &manifest).unwrap();
         restore::begin(&session, &folder, &manifest).unwrap();
-        restore::exchange(&session).unwrap();
+        restore::exchange(&session, &folder).unwrap();
         restore::end(&folder).unwrap();
         assert_eq!(fs::metadata(layer.join("cli/token")).unwrap().ino(), inode);
         assert!(!layer.join("cli/other").exists());
@@ -471,4 +471,80 @@ fn what_a_look_that_was_killed_has_left_open_is_closed_again_unless_it_was_chang
     assert_eq!(finish(&fixture.state, &session).unwrap(), None);
     assert_eq!((mode("c"), mode("c/f"), mode("g")), (0, 0, 0o600));
     assert!(!noted.exists());
+}
+
+#[cfg(target_arch = "x86_64")] // the registers of a call
+const CLOSED: &str = "LANDBOX_TEST_CLOSED";
+
+/// Goes back to the first checkpoint, in the process of its own.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn closed_child() {
+    let Some(place) = std::env::var_os(CLOSED) else { return };
+    let place = std::path::PathBuf::from(place);
+    let state = StateDir::open(&place.join("state")).unwrap();
+    let session = with_login(state.load(&SessionId::new("aaaaaaaaaa").unwrap()).unwrap());
+    fs::write(place.join("tid"), rustix::thread::gettid().as_raw_nonzero().to_string()).unwrap();
+    nix::sys::signal::raise(nix::sys::signal::Signal::SIGSTOP).unwrap();
+    let folder = Folder::open(&session).unwrap();
+    let manifest = folder.find(&session, Some(1)).unwrap();
+    restore::make_ready(&session, &folder, &manifest).unwrap();
+    restore::begin(&session, &folder, &manifest).unwrap();
+    restore::exchange(&session, &folder).unwrap();
+    restore::end(&folder).unwrap();
+}
+
+#[cfg(target_arch = "x86_64")]
+fn with_login(mut session: Session) -> Session {
+    let policy = &mut session.snapshot.policy;
+    policy.credentials = vec![policy.project.join("cli/token").unwrap()];
+    session
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn killed_before_any_call_that_writes_going_back_leaves_no_folder_open_that_it_had_opened_up() {
+    use crate::land::apply::trace::{Act, run};
+    let fixture = Fixture::new(World::UserKernel, "mkdir cli; echo real > cli/token");
+    fixture.task("echo old > cli/token; echo 1 > cli/notes; chmod 500 cli");
+    let session = with_login(fixture.session());
+    let folder = Folder::open(&session).unwrap();
+    let layers = asked(&session, &folder, false).unwrap();
+    keep(&folder, layers, Reason::Asked(None), None).unwrap();
+    drop(folder);
+    let cli = session.upper(&project(&session).id).join("cli");
+    let (mut at, mut open) = (0, 0);
+    loop {
+        fixture.task("chmod 700 cli; echo 2 > cli/notes; echo new > cli/token");
+        let (mut count, mut last) = (0, None);
+        let place = fixture.dir.path().to_str().unwrap();
+        let ended = run("land::checkpoint::tests::closed_child", CLOSED, place, &mut |call| {
+            count += 1;
+            last = Some(call.clone());
+            if count > at { Act::Kill } else { Act::Go }
+        });
+        let when = format!("killed at {at}, before {last:?}");
+        let mode = || fs::metadata(&cli).unwrap().mode() & 0o777;
+        let notes = || fs::read_to_string(cli.join("notes")).unwrap();
+        open += usize::from(cli.exists() && notes() == "1\n" && mode() == 0o700);
+        let begun = folder::is_rewinding(&session);
+        let folder = Folder::open(&session).unwrap();
+        if begun {
+            restore::exchange(&session, &folder).unwrap();
+            restore::end(&folder).unwrap();
+        } else {
+            restore::give_up(&session);
+        }
+        let back = begun || notes() == "1\n";
+        let expected = if back { (0o500, "1\n") } else { (0o700, "2\n") };
+        assert_eq!((mode(), notes().as_str()), expected, "{when}");
+        assert_eq!(fs::read_to_string(cli.join("token")).unwrap(), "new\n", "{when}");
+        assert!(!folder::is_lifting(&session), "{when}");
+        if !ended.killed {
+            assert!(ended.success, "{}", ended.output);
+            break;
+        }
+        at += 1;
+    }
+    assert!(at > 15 && open > 0, "{at} {open}");
 }

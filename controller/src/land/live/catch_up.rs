@@ -2,6 +2,7 @@
 //! delete it.
 
 use super::merged::{self, is_closed};
+use super::prepared::Prepared;
 use super::refresh::look_again;
 use super::restore::{self, Source};
 use super::{holds, prepared, put_back, take_away};
@@ -60,7 +61,7 @@ fn here(session: &Session, layer: &LayerPolicy, news: &News) -> Result<BTreeMap<
         shown = put_back(session, layer, &merged, &Source::real(&project), &jobs).done;
     }
     if layer.backend == Backend::Fuse {
-        look_again(&merged, news.landed.iter());
+        look_again(&merged, news.landed.iter(), Prepared::new(session, layer));
         // Deleted since it was shown, when there was nothing below to be marked as deleted.
         let upper =
             Tree::open(&session.upper(&layer.id)).context(|| "can't read the layer".into())?;

@@ -191,7 +191,8 @@ fn put_back(
 ) -> Restored {
     let look = || {
         if layer.backend == Backend::Fuse {
-            refresh::look_again(merged, jobs.iter().map(restore::Job::path));
+            let noted = Prepared::new(session, layer);
+            refresh::look_again(merged, jobs.iter().map(restore::Job::path), noted);
         }
     };
     look();
@@ -208,7 +209,8 @@ pub(super) fn look_again<'a>(
     paths: impl Iterator<Item = &'a RelPath> + Clone,
 ) -> Result<()> {
     if layer.backend == Backend::Fuse {
-        refresh::look_again(&merged::open(session, layer)?, paths);
+        let noted = Prepared::new(session, layer);
+        refresh::look_again(&merged::open(session, layer)?, paths, noted);
     }
     Ok(())
 }

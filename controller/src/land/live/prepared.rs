@@ -103,6 +103,7 @@ fn fits(line: &Line, place: impl AsFd, meta: &Meta) -> bool {
         (EntryType::File, None) => meta.size == 0,
         // Only an empty one can be removed.
         (EntryType::Dir, None) => true,
+        (EntryType::Socket, None) => true,
         (EntryType::Symlink, Some(link)) => tree::link_at(place, line.path.file_name())
             .is_ok_and(|found| bytes::escape(&found) == *link),
         (
@@ -125,12 +126,11 @@ pub(super) struct Prepared<'a> {
     layer: &'a LayerPolicy,
     /// Held against others as long as this lives.
     file: Option<File>,
-    lines: Vec<Line>,
 }
 
 impl<'a> Prepared<'a> {
     pub(super) fn new(session: &'a Session, layer: &'a LayerPolicy) -> Self {
-        Self { session, layer, file: None, lines: Vec::new() }
+        Self { session, layer, file: None }
     }
 
     /// Notes names that are about to be made, each with the target of the link it is to be, so that it outlives even a
@@ -139,19 +139,24 @@ impl<'a> Prepared<'a> {
         &mut self,
         names: impl Iterator<Item = (RelPath, Option<Vec<u8>>)>,
     ) -> io::Result<()> {
-        let lines: Vec<Line> = names
-            .map(|(path, link)| Line {
-                layer: self.layer.id.clone(),
-                path,
-                link: link.map(|link| bytes::escape(&link)),
-                made: None,
-            })
-            .collect();
+        let lines: Vec<Line> = names.map(|(path, link)| self.line(path, link)).collect();
         if lines.is_empty() {
             return Ok(());
         }
-        self.write(lines)?;
+        self.write(&lines)?;
         self.sync()
+    }
+
+    /// Notes the name of a socket that is about to be made, and goes at once: of a power cut there is no session left
+    /// that could see it, nor could it ever land.
+    pub(super) fn mention(&mut self, path: RelPath) -> io::Result<()> {
+        let line = self.line(path, None);
+        self.write(&[line])
+    }
+
+    fn line(&self, path: RelPath, link: Option<Vec<u8>>) -> Line {
+        let link = link.map(|link| bytes::escape(&link));
+        Line { layer: self.layer.id.clone(), path, link, made: None }
     }
 
     /// Notes what was made under a name.
@@ -159,14 +164,14 @@ impl<'a> Prepared<'a> {
         let upper = Tree::open(&self.session.upper(&self.layer.id))?;
         let meta = upper.meta(path)?.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
         let (layer, path) = (self.layer.id.clone(), path.clone());
-        self.write(vec![Line { layer, path, link: None, made: Some(Made::of(&meta)) }])
+        self.write(&[Line { layer, path, link: None, made: Some(Made::of(&meta)) }])
     }
 
     pub(super) fn sync(&self) -> io::Result<()> {
         self.file.as_ref().map_or(Ok(()), File::sync_data)
     }
 
-    fn write(&mut self, lines: Vec<Line>) -> io::Result<()> {
+    fn write(&mut self, lines: &[Line]) -> io::Result<()> {
         let file = match &mut self.file {
             Some(file) => file,
             None => {
@@ -177,11 +182,10 @@ impl<'a> Prepared<'a> {
             }
         };
         let mut text = Vec::new();
-        for line in &lines {
+        for line in lines {
             serde_json::to_writer(&mut text, line)?;
             text.push(b'\n');
         }
-        self.lines.extend(lines);
         file.write_all(&text)
     }
 }

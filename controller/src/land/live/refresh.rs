@@ -8,7 +8,8 @@
 //! The kernel asks it again for a name under which something is to be made: with a slash behind it that could be nothing
 //! but a folder, so a link is never made there.
 
-use super::side::{is_temporary, temporary};
+use super::prepared::Prepared;
+use super::side::{self, is_temporary, temporary};
 use crate::land::digest::ancestors;
 use crate::land::kind::EntryType;
 use crate::land::tree::{self, Tree};
@@ -20,7 +21,11 @@ use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 
 /// Has these paths, and the folders above them, looked at again. What can't be is left as it is seen.
-pub(super) fn look_again<'a>(merged: &Tree, paths: impl Iterator<Item = &'a RelPath> + Clone) {
+pub(super) fn look_again<'a>(
+    merged: &Tree,
+    paths: impl Iterator<Item = &'a RelPath> + Clone,
+    mut noted: Prepared<'_>,
+) {
     let above = ancestors(paths.clone());
     let mut folders: BTreeMap<Option<RelPath>, Vec<&RelPath>> = BTreeMap::from([(None, vec![])]);
     let (mut paths, mut above) = (paths, above.iter());
@@ -32,7 +37,7 @@ pub(super) fn look_again<'a>(merged: &Tree, paths: impl Iterator<Item = &'a RelP
         if let Ok(dir) = merged.dir(folder.as_ref()) {
             ask(&dir, &paths);
             // A folder that may not be written to is not read anew.
-            let _ = pass(&dir);
+            let _ = pass(&dir, folder.as_ref(), &mut noted);
             let listed: HashSet<_> = tree::names(&dir).unwrap_or_default().into_iter().collect();
             listed.iter().for_each(|name| clear(&dir, name));
             let all = bare_names(&dir).or_else(|_| bare_names(&dir)).unwrap_or_default();
@@ -75,16 +80,19 @@ fn bare_names(dir: &OwnedFd) -> io::Result<Vec<Vec<u8>>> {
 }
 
 /// Makes a name and takes it away again.
-fn pass(dir: &OwnedFd) -> io::Result<()> {
-    let name = make(dir)?;
+fn pass(dir: &OwnedFd, folder: Option<&RelPath>, noted: &mut Prepared<'_>) -> io::Result<()> {
+    let name = temporary()?;
+    // Where it can't be noted, it is still nothing that could land, and the next look takes it away.
+    if let Ok(path) = side::within(folder, &name) {
+        let _ = noted.mention(path);
+    }
+    make(dir, &name)?;
     Ok(fs::unlinkat(dir, &name, AtFlags::empty())?)
 }
 
 /// A socket: where the landing is killed before it goes, it is nothing that could land, nor that anybody waits for.
-fn make(dir: &OwnedFd) -> io::Result<String> {
-    let name = temporary()?;
-    fs::mknodat(dir, &name, FileType::Socket, Mode::from_raw_mode(0o600), 0)?;
-    Ok(name)
+fn make(dir: &OwnedFd, name: &str) -> io::Result<()> {
+    Ok(fs::mknodat(dir, name, FileType::Socket, Mode::from_raw_mode(0o600), 0)?)
 }
 
 /// Takes away what a landing that was killed has left.
@@ -100,16 +108,22 @@ fn clear(dir: &OwnedFd, name: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::land::layer::project_of;
+    use crate::land::testing::{Fixture, World};
 
     #[test]
     fn what_a_look_that_was_killed_has_left_can_not_land_and_goes_with_the_next_one() {
         let dir = tempfile::tempdir().unwrap();
         let merged = Tree::open(dir.path()).unwrap();
-        let left = make(&merged.dir(None).unwrap()).unwrap();
+        let left = temporary().unwrap();
+        make(&merged.dir(None).unwrap(), &left).unwrap();
         let meta = tree::meta_at(merged.root(), left.as_bytes()).unwrap().unwrap();
         assert_eq!(meta.kind, EntryType::Socket);
         std::fs::write(dir.path().join(".landbox-0123456789abcdef"), "a file").unwrap();
-        look_again(&merged, [RelPath::new("new").unwrap()].iter());
+        let fixture = Fixture::new(World::UserKernel, "");
+        let session = fixture.session();
+        let layer = project_of(&session).unwrap();
+        look_again(&merged, [RelPath::new("new").unwrap()].iter(), Prepared::new(&session, layer));
         assert_eq!(tree::names(merged.root()).unwrap(), [b".landbox-0123456789abcdef"]);
     }
 }

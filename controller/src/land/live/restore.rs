@@ -3,7 +3,7 @@
 
 use super::freeze::Frozen;
 use super::prepared::Prepared;
-use super::side::{self, Side, temporary};
+use super::side::{self, Side, temporary, within};
 use crate::land::changeset::{Base, Change, Changeset, Node};
 use crate::land::digest::{ancestors, paths as paths_of};
 use crate::land::kind::EntryType;
@@ -196,15 +196,8 @@ impl Plan {
             Self::Link(target, name) => (name, Some(target.clone())),
             Self::Nothing | Self::Uncovered | Self::Folder(..) => return None,
         };
-        Some((beside(path, name).ok()?, link))
+        Some((within(path.parent().as_ref(), name).ok()?, link))
     }
-}
-
-/// The path of a name beside another.
-fn beside(path: &RelPath, name: &str) -> io::Result<RelPath> {
-    let joined =
-        path.parent().map_or_else(|| RelPath::new(name), |folder| folder.join(name.as_bytes()));
-    joined.map_err(io::Error::other)
 }
 
 /// What was made ready for a path.
@@ -354,7 +347,7 @@ fn begin(
 ) -> io::Result<Begun> {
     let path = &job.path;
     let mut note = |name: &str| {
-        let made = beside(path, name).and_then(|made| noted.made(&made));
+        let made = within(path.parent().as_ref(), name).and_then(|made| noted.made(&made));
         made.inspect_err(|_| side.forget(path, name))
     };
     Ok(match plan {

@@ -239,6 +239,12 @@ pub(super) fn temporary() -> io::Result<String> {
     Ok(format!("{TEMPORARY}{:016x}", u64::from_ne_bytes(random)))
 }
 
+/// The path of a name in a folder.
+pub(super) fn within(folder: Option<&RelPath>, name: &str) -> io::Result<RelPath> {
+    let joined = folder.map_or_else(|| RelPath::new(name), |folder| folder.join(name.as_bytes()));
+    joined.map_err(io::Error::other)
+}
+
 /// Whether it is such a name.
 pub(super) fn is_temporary(name: &[u8]) -> bool {
     let random = name.strip_prefix(TEMPORARY.as_bytes());
