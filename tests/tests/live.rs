@@ -87,7 +87,7 @@ worlds! {
     fn what_a_killed_command_had_made_ready_in_a_running_session_is_no_change_and_goes_with_the_next(world) {
         let place = Place::new(world);
         // So large that it takes a while to copy.
-        place.write(place.project.join("large"), vec![b'x'; 48 << 20]);
+        place.write(place.project.join("large"), vec![b'x'; 16 << 20]);
         let mut shell = Shell::start(&place, "echo more >> large; echo mine > .landbox-0123456789abcdef");
         let upper = place.sessions()[0].join("layers/project/upper");
         let ready = || {
