@@ -63,7 +63,7 @@ impl<'a> Lifts<'a> {
 
     /// Opens up the folders on the way to a path of a layer, for who moves something there.
     pub(super) fn lift_way(&mut self, layer: &LayerId, path: &RelPath) -> io::Result<()> {
-        each_closed(&self.session.upper(layer), path, &mut |path, fd, was| {
+        each_closed(&self.session.upper(layer), path, |path, fd, was| {
             self.open(fd, Lifted { layer: layer.clone(), path, was, is: was | 0o700 })
         })
     }
@@ -140,14 +140,14 @@ fn needed(meta: &Meta) -> Option<u32> {
 
 /// Opens up the folders on the way to a path of a tree that is about to be removed.
 pub(super) fn open_up(tree: &Path, path: &RelPath) -> io::Result<()> {
-    each_closed(tree, path, &mut |_, fd, was| change(fd, was | 0o700))
+    each_closed(tree, path, |_, fd, was| change(fd, was | 0o700))
 }
 
 /// Has every folder on the way to a path opened up that is closed to its owner, those above first.
 fn each_closed(
     tree: &Path,
     path: &RelPath,
-    open: &mut dyn FnMut(Option<RelPath>, &OwnedFd, u32) -> io::Result<()>,
+    mut open: impl FnMut(Option<RelPath>, &OwnedFd, u32) -> io::Result<()>,
 ) -> io::Result<()> {
     let above = std::iter::successors(path.parent(), RelPath::parent).map(Some);
     let mut way: Vec<Option<RelPath>> = above.chain([None]).collect();
