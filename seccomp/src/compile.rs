@@ -1,6 +1,8 @@
 //! From the table to BPF.
 #![forbid(unsafe_code)]
 
+mod shorten;
+
 use crate::table::{self, Needed, Rule, When};
 use crate::{Arch, Error, Program};
 use libc::sock_filter;
@@ -131,16 +133,41 @@ fn program(
     matched: SeccompAction,
     arch: Arch,
 ) -> Result<Program, Error> {
+    let one = |rules| {
+        let program = as_written(rules, otherwise.clone(), matched.clone(), arch)?;
+        Ok(shorten::shorten(&program))
+    };
+    let middle = rules.keys().nth(rules.len() / 2).copied();
+    match middle.map(u32::try_from) {
+        Some(Ok(middle)) if rules.len() >= LONG => {
+            let below = |number: &i64| *number < i64::from(middle);
+            let (low, high) = rules.into_iter().partition(|(number, _)| below(number));
+            Ok(shorten::join(middle, one(low)?, &one(high)?))
+        }
+        Some(_) | None => one(rules),
+    }
+}
+
+/// The program as seccompiler makes it.
+fn as_written(
+    rules: BTreeMap<i64, Vec<SeccompRule>>,
+    otherwise: SeccompAction,
+    matched: SeccompAction,
+    arch: Arch,
+) -> Result<Program, Error> {
     let target = match arch {
         Arch::X86_64 => TargetArch::x86_64,
         Arch::Aarch64 => TargetArch::aarch64,
     };
-    let filter = SeccompFilter::new(rules, otherwise, matched, target).map_err(Error::Compile)?;
-    let program = BpfProgram::try_from(filter).map_err(Error::Compile)?;
+    let filter = SeccompFilter::new(rules, otherwise, matched, target);
+    let program = filter.and_then(BpfProgram::try_from).map_err(Error::Compile)?;
     let own =
         |i: &seccompiler::sock_filter| sock_filter { code: i.code, jt: i.jt, jf: i.jf, k: i.k };
     Ok(program.iter().map(own).collect())
 }
+
+/// From so many calls on, a program looks first which half of them a call is in.
+const LONG: usize = 8;
 
 /// Adds the three instructions seccompiler can't say: a call number with the x32 bit answers ENOSYS. They come behind its
 /// look at the architecture, which ends a foreign one: the first return. (A program of its own would cost each start as

@@ -268,3 +268,36 @@ fn a_packet_that_could_change_the_packet_filter_ends_the_monitor() {
         assert!(passes(sendmsg, [8, 0, 0]) && passes(recvmsg, [7, 0, 0]));
     }
 }
+
+#[test]
+fn a_shortened_program_decides_as_the_one_that_seccompiler_wrote() {
+    let conditions = || {
+        vec![
+            all_of(1, SeccompCmpOp::Eq, &[3]).unwrap(),
+            all_of(0, SeccompCmpOp::Ne, &[1, 2]).unwrap(),
+        ]
+    };
+    for (arch, audit) in BOTH {
+        // From no call to many; every third one has conditions.
+        for count in (0..40).step_by(3) {
+            let chain = |n: i64| if n % 3 == 0 { conditions() } else { Vec::new() };
+            let rules = || -> BTreeMap<i64, Vec<SeccompRule>> {
+                (0..count).map(|n| (n * n / 2 + n, chain(n))).collect()
+            };
+            let actions = || (SeccompAction::KillProcess, SeccompAction::Allow);
+            let (otherwise, matched) = actions();
+            let long = as_written(rules(), otherwise, matched, arch).unwrap();
+            let (otherwise, matched) = actions();
+            let short = program(rules(), otherwise, matched, arch).unwrap();
+            assert!(short.len() <= long.len() + 2, "{count}");
+            for nr in (0..900).chain([X32_BIT, X32_BIT | 4, u32::MAX]) {
+                for first in 0..4 {
+                    let args = [first, 3 * (first % 2), 0, 0, 0, 0];
+                    let both = [&long, &short].map(|one| run(one, audit, nr, args));
+                    assert_eq!(both[0], both[1], "{count} {nr} {args:?}");
+                }
+                assert_eq!(run(&short, I386, nr, [0; 6]), libc::SECCOMP_RET_KILL_PROCESS);
+            }
+        }
+    }
+}
