@@ -1,18 +1,14 @@
 //! The folders the key and the trust lie in: ours alone, or refused with the command that repairs them.
 
 use crate::error::{Context, Failure, Kind, Result};
-use crate::session::store::show;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use crate::session::store::{self, show};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Makes `path` (and its parents) where missing, and refuses it unless it is a folder of the caller that grants
 /// others none of the bits in `refused`.
 pub(super) fn own_folder(path: &Path, refused: u32) -> Result<()> {
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(path)
-        .context(|| format!("can't make the folder {}", show(path)))?;
+    store::own_folder(path).context(|| format!("can't make the folder {}", show(path)))?;
     let meta = std::fs::symlink_metadata(path).context(|| format!("can't read {}", show(path)))?;
     if !meta.is_dir() {
         return Err(Failure::new(Kind::Refused, format!("{} is not a folder", show(path)))

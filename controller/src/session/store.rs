@@ -85,10 +85,7 @@ impl StateDir {
             )
             .hint("set LANDBOX_STATE_DIR to an absolute path"));
         }
-        std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(path)
+        own_folder(path)
             .context(|| format!("can't make the state folder {}", show(path)))
             .map_err(|failure| failure.hint("LANDBOX_STATE_DIR=DIR names another place for it"))?;
         let root = path
@@ -116,11 +113,7 @@ impl StateDir {
             .hint(format!("chmod 700 {}", show(&root))));
         }
         let this = Self { root };
-        std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(this.sessions_dir())
-            .context(|| "can't make the sessions folder".into())?;
+        own_folder(&this.sessions_dir()).context(|| "can't make the sessions folder".into())?;
         Ok(this)
     }
 
@@ -399,6 +392,15 @@ impl Session {
 /// A path for messages.
 pub fn show(path: &Path) -> String {
     visible(path.as_os_str().as_bytes())
+}
+
+/// Makes a folder for the caller alone, and its parents, unless there is one. Asking first costs less: to make a name, the
+/// kernel locks the folder around it, also where it is there, and a hundred starts at once would wait for each other.
+pub(crate) fn own_folder(path: &Path) -> std::io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
 #[cfg(test)]
