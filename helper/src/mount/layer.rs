@@ -10,9 +10,10 @@ use landbox_shared::plan::{LayerOp, Loss};
 use landbox_shared::procfs;
 use landbox_shared::tree;
 use nix::errno::Errno;
+use nix::sched::{CpuSet, sched_getaffinity};
 use nix::sys::stat::fstat;
 use nix::sys::statvfs::fstatvfs;
-use nix::unistd::{getegid, geteuid};
+use nix::unistd::{Pid, getegid, geteuid};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::thread::{Builder, JoinHandle};
 
@@ -36,17 +37,15 @@ pub(super) enum Begun {
 
 /// Builds the masks of a layer and begins to make it, which takes a quarter of a millisecond: the kernel makes ten files
 /// for an overlay. It is attached in its turn. No rights are given up before that, which a thread would keep.
-pub(super) fn begin(
-    world: &mut World,
-    (layer, [lower, upper, work], fuse): LayerSource<'_>,
-) -> Result<Begun, Failure> {
+pub(super) fn begin(world: &mut World, src: LayerSource<'_>, busy: bool) -> Result<Begun, Failure> {
+    let (layer, [lower, upper, work], fuse) = src;
     let target = &layer.target;
     let lowers = mask::lowers(world, target, lower, &tree::of_layer(layer)).map_err(of_layer)?;
     if let Some(fuse) = fuse {
         return Ok(Begun::Fuse(FuseRequest { fuse, lowers, upper, work, layer: layer.id.clone() }));
     }
     let make = move || overlay(&lowers, Some([&upper, &work]), NOSUID | NODEV | noexec(&lowers));
-    if is_busy() {
+    if busy {
         return Ok(Begun::Made(make()));
     }
     let thread = Builder::new().spawn(make).map_err(|_| Errno::EAGAIN);
@@ -54,10 +53,11 @@ pub(super) fn begin(
 }
 
 /// Whether more want the processors than a start by itself ever makes: where a hundred start at once, a thread costs time
-/// and gains none.
-fn is_busy() -> bool {
+/// and gains none. (The standard library's number of processors reads the limits of control groups, too: eight files.)
+pub(super) fn is_busy() -> bool {
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let ours = sched_getaffinity(Pid::from_raw(0)).unwrap_or_default();
+    let processors = (0..CpuSet::count()).filter(|n| ours.is_set(*n) == Ok(true)).count();
     procfs::runnable(&load).is_some_and(|runnable| runnable > OF_A_START * processors)
 }
 

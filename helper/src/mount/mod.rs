@@ -81,7 +81,8 @@ pub(crate) fn build(
         return Err(misplaced("the first operation is not the root"));
     };
     let mut world = system::root(tree)?;
-    let begun = layers.into_iter().map(|layer| layer::begin(&mut world, layer));
+    let busy = layer::is_busy();
+    let begun = layers.into_iter().map(|layer| layer::begin(&mut world, layer, busy));
     let mut begun = begun.collect::<Result<Vec<_>, _>>()?.into_iter();
     let mut layer_roots = Vec::new();
     while let Some(op) = ops.next() {
