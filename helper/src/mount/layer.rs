@@ -18,7 +18,6 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::thread::{Builder, JoinHandle};
 
 const REFUSED: &str = "the kernel mounts no overlay on this folder (other file systems are mounted below it, it is an overlay itself, or the kernel lacks an option)";
-const NO_FUSE: &str = "mounting a fuse file system";
 /// The controller, the monitor, init and the task.
 const OF_A_START: usize = 4;
 /// Of a thread that panicked, which ends the whole program.
@@ -80,7 +79,7 @@ pub(super) fn mount(
             Begun::Made(made) => (made, None),
             Begun::Fuse(request) => (fuse_mount(&request), Some(request)),
         };
-        let merged = made.at(target, if request.is_none() { REFUSED } else { NO_FUSE })?;
+        let merged = made.at(target, if request.is_none() { REFUSED } else { "a fuse mount" })?;
         if let Some(request) = request {
             // Nothing may be asked of a fuse mount yet, not even what it is.
             start(request)?;
