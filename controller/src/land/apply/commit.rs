@@ -1,4 +1,4 @@
-//! Doing the steps, and rolling them back. A step is one rename or one chmod, beneath the project's root, through a parent
+//! Doing a step, and rolling steps back. A step is one rename or one chmod, beneath the project's root, through a parent
 //! that is resolved anew; what a rename has displaced is compared with the base before it counts.
 //!
 //! Rolling back looks at what is there instead of at what was done, so it serves a failed landing and a crashed one alike.
@@ -24,6 +24,22 @@ enum Stop {
     Io(io::Error),
 }
 
+impl Stop {
+    fn of(self, step: &Step) -> Failure {
+        match self {
+            Self::Drift => Failure::new(
+                Kind::Conflict,
+                format!("{} changed while this was under way; nothing was changed", step.path),
+            )
+            .hint("look at it, and at the changes with landbox diff, then try again"),
+            Self::Io(e) => {
+                let text = format!("can't change {}: {e}; nothing was changed", step.path);
+                Failure { cause: Some(e.kind()), ..Failure::new(Kind::Failed, text) }
+            }
+        }
+    }
+}
+
 impl From<Errno> for Stop {
     fn from(errno: Errno) -> Self {
         match errno {
@@ -45,37 +61,77 @@ impl From<io::Error> for Stop {
     }
 }
 
-/// Does a step.
-pub(in crate::land) fn perform(step: &Step, project: &Tree, stage: &Stage) -> Result<()> {
-    attempt(step, project, stage).map_err(|stop| match stop {
-        Stop::Drift => Failure::new(
-            Kind::Conflict,
-            format!("{} changed while this was under way; nothing was changed", step.path),
-        )
-        .hint("look at it, and at the changes with landbox diff, then try again"),
-        Stop::Io(e) => {
-            let text = format!("can't change {}: {e}; nothing was changed", step.path);
-            Failure { cause: Some(e.kind()), ..Failure::new(Kind::Failed, text) }
-        }
-    })
+/// Does steps. After each of them its folder is resolved anew, and that serves the next one in the same folder.
+pub(super) struct Hand<'a> {
+    project: &'a Tree,
+    stage: &'a Stage,
+    at: Option<Folder>,
 }
 
-fn attempt(step: &Step, project: &Tree, stage: &Stage) -> Result<(), Stop> {
+/// A folder of the project, as it was resolved last.
+struct Folder {
+    path: Option<RelPath>,
+    fd: OwnedFd,
+    identity: ((u32, u32), u64),
+}
+
+impl Folder {
+    fn resolve(project: &Tree, path: Option<RelPath>) -> io::Result<Self> {
+        let fd = project.place(path.as_ref())?;
+        let meta = tree::meta_of(&fd)?;
+        Ok(Self { path, fd, identity: (meta.dev, meta.ino) })
+    }
+}
+
+impl<'a> Hand<'a> {
+    pub(super) fn of(project: &'a Tree, stage: &'a Stage) -> Self {
+        Self { project, stage, at: None }
+    }
+
+    /// Does a step. It counts once what it has displaced was compared.
+    pub(super) fn exchange(&mut self, step: &Step) -> Result<()> {
+        self.attempt(step).map_err(|stop| stop.of(step))
+    }
+
+    fn attempt(&mut self, step: &Step) -> Result<(), Stop> {
+        let path = step.path.parent();
+        let folder = match self.at.take() {
+            Some(at) if at.path == path => at,
+            Some(_) | None => Folder::resolve(self.project, path)?,
+        };
+        rename(step, &folder.fd, self.stage)?;
+        // A parent that was moved away meanwhile has taken the change with it.
+        let again = Folder::resolve(self.project, folder.path)?;
+        let stays = again.identity == folder.identity;
+        self.at = Some(again);
+        if stays { Ok(()) } else { Err(Stop::Drift) }
+    }
+}
+
+/// Compares what a step has displaced with what should have been there.
+pub(super) fn compare(step: &Step, stage: &Stage) -> Result<()> {
+    match &step.action {
+        Action::Take { old } | Action::Swap { old, .. } => {
+            displaced(stage, &stage::name(step.slot), old).map_err(|stop| stop.of(step))
+        }
+        Action::Put { .. } | Action::Mode { .. } => Ok(()),
+    }
+}
+
+fn rename(step: &Step, parent: &OwnedFd, stage: &Stage) -> Result<(), Stop> {
     let place = stage::name(step.slot);
-    let parent = project.place(step.path.parent().as_ref())?;
     let name = step.path.file_name();
     match &step.action {
-        Action::Take { old } => {
-            fs::renameat_with(&parent, name, stage.dir(), &place[..], RenameFlags::NOREPLACE)?;
-            displaced(stage, &place, old)?;
+        Action::Take { .. } => {
+            fs::renameat_with(parent, name, stage.dir(), &place[..], RenameFlags::NOREPLACE)?;
         }
         Action::Put { new, implied } => {
             let put =
-                fs::renameat_with(stage.dir(), &place[..], &parent, name, RenameFlags::NOREPLACE);
+                fs::renameat_with(stage.dir(), &place[..], parent, name, RenameFlags::NOREPLACE);
             match put {
                 Err(Errno::EXIST) if *implied => {
                     // The owner has made the same folder meanwhile. Its mode is theirs.
-                    let there = tree::meta_at(&parent, name)?;
+                    let there = tree::meta_at(parent, name)?;
                     if there.is_none_or(|m| m.kind != new.kind()) {
                         return Err(Stop::Drift);
                     }
@@ -83,18 +139,14 @@ fn attempt(step: &Step, project: &Tree, stage: &Stage) -> Result<(), Stop> {
                 other => other?,
             }
         }
-        Action::Swap { old, .. } => {
-            fs::renameat_with(stage.dir(), &place[..], &parent, name, RenameFlags::EXCHANGE)?;
-            displaced(stage, &place, old)?;
+        Action::Swap { .. } => {
+            fs::renameat_with(stage.dir(), &place[..], parent, name, RenameFlags::EXCHANGE)?;
         }
         Action::Mode { kind, old, new } => {
-            set_mode(&parent, name, *kind, *old, *new)?;
+            set_mode(parent, name, *kind, *old, *new)?;
         }
     }
-    // A parent that was moved away meanwhile has taken the change with it.
-    let again = project.place(step.path.parent().as_ref())?;
-    let (used, now) = (tree::meta_of(&parent)?, tree::meta_of(&again)?);
-    if (used.dev, used.ino) == (now.dev, now.ino) { Ok(()) } else { Err(Stop::Drift) }
+    Ok(())
 }
 
 /// Compares what moved into the stage with what should have.

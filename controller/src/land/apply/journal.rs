@@ -5,7 +5,7 @@
 use super::entry::{Entry, Standing, forget, sync_folder};
 use super::plan::Step;
 use super::stage::Stage;
-use super::{commit, entry, finish, place};
+use super::{commit, entry, exchange, finish, place};
 use crate::error::{Context, Failure, Kind, Result};
 use crate::land::tree::{self, Tree};
 use crate::session::store::{StateDir, show};
@@ -165,10 +165,7 @@ impl ProjectLock {
         stage: &Stage,
         before: &mut dyn FnMut(usize) -> Result<()>,
     ) -> Result<()> {
-        let done = journal.steps.iter().enumerate().try_for_each(|(index, step)| {
-            before(index)?;
-            commit::perform(step, project, stage)
-        });
+        let done = exchange::all(&journal.steps, project, stage, before);
         let Err(mut failure) = done else { return Ok(()) };
         if let Some(note) = journal.roll_back(&self.state, project)? {
             failure.hints.push(note);

@@ -12,6 +12,7 @@ pub(super) mod alive;
 pub(super) mod back;
 pub(super) mod commit;
 pub(super) mod entry;
+mod exchange;
 #[cfg(test)]
 mod fault_tests;
 pub(super) mod finish;
