@@ -14,7 +14,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// A folder held open, below which everything happens.
 #[derive(Debug)]
@@ -220,6 +220,15 @@ pub(crate) fn has_kernel_time(fd: impl AsFd) -> bool {
 pub(crate) fn now() -> Time {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     (i64::try_from(since.as_secs()).unwrap_or(i64::MAX), since.subsec_nanos())
+}
+
+/// The time before which a file must have been written if whoever writes to it from now on leaves a trace in its times: the
+/// clock by which they are kept has a grain.
+pub(crate) fn settled() -> Time {
+    const GRAIN: Duration = Duration::from_millis(100);
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let at = since.saturating_sub(GRAIN);
+    (i64::try_from(at.as_secs()).unwrap_or(i64::MAX), at.subsec_nanos())
 }
 
 /// The names in an open folder, in no order, without `.` and `..`.

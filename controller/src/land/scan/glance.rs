@@ -1,8 +1,9 @@
 //! A scan of single names, for whoever watches a running session: it takes the bases of what has just been written, and
 //! reads nothing of the layer.
 
+use super::ahead::Ahead;
 use super::entry::Place;
-use super::{Facts, Folder, Inside, Scan};
+use super::{Facts, Folder, Inside, Scan, Seen};
 use crate::land::base::Store;
 use crate::land::kind::EntryType;
 use crate::land::tree::{self, Tree, is_absence};
@@ -25,7 +26,8 @@ pub(crate) fn glance(
     names: &Glimpsed,
     stop: &dyn Fn() -> bool,
 ) -> io::Result<()> {
-    let mut scan = Scan { glance: true, inside, ..Scan::new(facts, upper, real, store) };
+    let seen = Ahead::new(upper, facts.layer.backend, Seen::default());
+    let mut scan = Scan { glance: true, inside, ..Scan::new(facts, upper, real, store, &seen) };
     for (folder, names) in names {
         // What is there no more, or can't be read, is left to the scan at the end.
         match scan.names(folder.as_ref(), names, stop) {

@@ -2,6 +2,7 @@
 //! project holds.
 
 mod absent;
+mod ahead;
 mod entry;
 mod glance;
 mod inside;
@@ -17,6 +18,7 @@ use super::live::Noted;
 use super::rules;
 use super::tree::{self, Meta, Tree};
 use crate::overlay::marks::FolderMarks;
+use ahead::Ahead;
 use entry::Place;
 pub(crate) use glance::{Glimpsed, glance};
 pub(crate) use inside::Inside;
@@ -25,6 +27,7 @@ use landbox_shared::policy::LayerPolicy;
 pub(crate) use seen::Seen;
 use std::collections::{BTreeMap, HashSet};
 use std::io;
+use std::thread;
 use upper::UpperFolder;
 
 /// Changes, and folders that come and go with them, of one layer that are read at most: what a card takes is about
@@ -125,7 +128,10 @@ pub(crate) struct Scan<'a> {
     /// Whether of a name of the folder that is looked at nothing was recorded.
     unrecorded: bool,
     most: usize,
-    seen: Seen,
+    /// What the layer's files held.
+    seen: &'a Ahead<'a>,
+    /// Files of the layer that were read.
+    read: usize,
 }
 
 /// Scans a layer, of which `seen` was read before. The store must be saved by the caller.
@@ -136,17 +142,33 @@ pub(crate) fn scan(
     store: &mut Store,
     seen: Seen,
 ) -> io::Result<(Changeset, Seen)> {
-    all(Scan { seen, ..Scan::new(facts, upper, real, store) })
+    let seen = Ahead::new(upper, facts.layer.backend, seen);
+    let changeset = all(Scan::new(facts, upper, real, store, &seen))?;
+    Ok((changeset, seen.into_seen()))
 }
 
-fn all(mut scan: Scan<'_>) -> io::Result<(Changeset, Seen)> {
-    let facts = scan.facts;
+fn all(mut scan: Scan<'_>) -> io::Result<Changeset> {
+    let (facts, seen) = (scan.facts, scan.seen);
     let root = scan.root()?;
     scan.todo.push(root);
-    while let Some(folder) = scan.todo.pop() {
-        scan.folder(&folder)?;
-    }
-    let Scan { mut changes, mut folders, seen, .. } = scan;
+    let done = thread::scope(|scope| {
+        let mut alone = true;
+        let mut go = || -> io::Result<()> {
+            while let Some(folder) = scan.todo.pop() {
+                if alone && scan.read >= ahead::FEW {
+                    seen.begin(scope);
+                    alone = false;
+                }
+                scan.folder(&folder)?;
+            }
+            Ok(())
+        };
+        let done = go();
+        seen.end();
+        done
+    });
+    let Scan { mut changes, mut folders, .. } = scan;
+    done?;
     // Stable: what was said last of a path (that its folder cannot be read, say) counts.
     changes.sort_by(|a, b| a.path.cmp(&b.path));
     changes.dedup_by(|later, earlier| {
@@ -159,7 +181,7 @@ fn all(mut scan: Scan<'_>) -> io::Result<(Changeset, Seen)> {
     block_below_unlandable(&mut changes);
     folders.sort_unstable_by(|a, b| a.path.cmp(&b.path));
     let (layer, target) = (facts.layer.id.clone(), facts.layer.target.clone());
-    Ok((Changeset { layer, target, changes, folders }, seen))
+    Ok(Changeset { layer, target, changes, folders })
 }
 
 impl<'a> Scan<'a> {
@@ -168,10 +190,11 @@ impl<'a> Scan<'a> {
         upper: &'a Tree,
         real: Option<&'a Tree>,
         store: &'a mut Store,
+        seen: &'a Ahead<'a>,
     ) -> Self {
         let (todo, changes, folders) = (Vec::new(), Vec::new(), Vec::new());
         let (glance, inside, unrecorded) = (false, None, false);
-        let (most, seen) = (MOST, Seen::default());
+        let (most, read) = (MOST, 0);
         Self {
             facts,
             upper,
@@ -185,6 +208,7 @@ impl<'a> Scan<'a> {
             unrecorded,
             most,
             seen,
+            read,
         }
     }
 }
@@ -373,10 +397,11 @@ mod tests {
         let with = |most| {
             let mut store = Store::open(&session.dir, &layer.id).unwrap();
             let facts = facts_of(&session, layer, &store, Some(&real));
-            all(Scan { most, ..Scan::new(&facts, &upper, Some(&real), &mut store) })
+            let seen = Ahead::new(&upper, layer.backend, Seen::default());
+            all(Scan { most, ..Scan::new(&facts, &upper, Some(&real), &mut store, &seen) })
         };
         // Three files come and one goes, and as many folders with them.
-        let (found, _) = with(7).unwrap();
+        let found = with(7).unwrap();
         assert_eq!((found.changes.len(), found.folders.len()), (4, 3));
         let refused = with(4).unwrap_err();
         assert!(refused.get_ref().unwrap().is::<TooMany>(), "{refused}");

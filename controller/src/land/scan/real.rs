@@ -87,7 +87,7 @@ impl Scan<'_> {
             if let (true, Some(meta), Some(dir)) = (clean, &meta, real)
                 && meta.kind == EntryType::File
                 && stamp.as_deref() != Some(&Stamp::of(meta))
-                && self.seen.is_settled(meta)
+                && self.seen.seen().is_settled(meta)
                 && tree::has_kernel_time(dir)
             {
                 self.store.stamp(path, Stamp::of(meta));

@@ -3,13 +3,9 @@
 
 use crate::land::apply::MOST;
 use crate::land::base::Stamp;
-use crate::land::tree::{Meta, Time};
+use crate::land::tree::{self, Meta, Time};
 use landbox_shared::digest::Digest;
 use std::collections::HashMap;
-use std::time::{Duration, SystemTime};
-
-/// A file that was written so shortly before it was read may have been written again without a trace in its times.
-const GRAIN: Duration = Duration::from_millis(100);
 
 /// Digests of files, by what they are known again by.
 #[derive(Debug)]
@@ -21,10 +17,8 @@ pub(crate) struct Seen {
 
 impl Default for Seen {
     fn default() -> Self {
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let at = since.saturating_sub(GRAIN);
-        let before = (i64::try_from(at.as_secs()).unwrap_or(i64::MAX), at.subsec_nanos());
-        Self { digests: HashMap::new(), before }
+        // A file that was written shortly before it is read may be written again without a trace in its times.
+        Self { digests: HashMap::new(), before: tree::settled() }
     }
 }
 

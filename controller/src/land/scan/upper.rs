@@ -124,16 +124,17 @@ impl Scan<'_> {
         if self.glance {
             return Ok((Node::File { mode, size, digest: content::digest_of(b"") }, None));
         }
-        if let Some(digest) = self.seen.get(meta) {
+        if let Some(digest) = self.seen.seen().get(meta) {
             return Ok((Node::File { mode, size, digest }, None));
         }
+        self.read += 1;
         let file = tree::file_at(dir, name)?;
         if marks::is_without_content(self.facts.layer.backend, &file)? {
             return Ok((Node::Unreadable { kind, mode }, Some(rules::FOREIGN_MARK)));
         }
         let (read, digest) = content::digest(&file)?;
         if read == size {
-            self.seen.put(meta, digest);
+            self.seen.seen().put(meta, digest);
         }
         Ok((Node::File { mode, size: read, digest }, None))
     }
