@@ -19,17 +19,27 @@ pub(super) fn each<T: Send>(
     items: &mut [T],
     work: impl Fn(&mut T) -> Result<()> + Sync,
 ) -> Result<()> {
+    each_with(items, || (), |(), item| work(item))
+}
+
+/// The same with something that a thread keeps from one item to the next.
+pub(super) fn each_with<T: Send, S>(
+    items: &mut [T],
+    begin: impl Fn() -> S + Sync,
+    work: impl Fn(&mut S, &mut T) -> Result<()> + Sync,
+) -> Result<()> {
     let threads = threads(items.len());
     if threads == 1 {
-        return items.iter_mut().try_for_each(work);
+        let mut with = begin();
+        return items.iter_mut().try_for_each(|item| work(&mut with, item));
     }
     let failed = AtomicBool::new(false);
-    let part = |items: &mut [T]| -> Result<()> {
+    let part = |with: &mut S, items: &mut [T]| -> Result<()> {
         for item in items {
             if failed.load(Ordering::Relaxed) {
                 return Ok(());
             }
-            work(item).inspect_err(|_| failed.store(true, Ordering::Relaxed))?;
+            work(with, item).inspect_err(|_| failed.store(true, Ordering::Relaxed))?;
         }
         Ok(())
     };
@@ -37,8 +47,9 @@ pub(super) fn each<T: Send>(
     let pieces = Mutex::new(items.chunks_mut(PIECE));
     let take = || pieces.lock().unwrap_or_else(PoisonError::into_inner).next();
     let work = || -> Result<()> {
+        let mut with = begin();
         while let Some(items) = take() {
-            part(items)?;
+            part(&mut with, items)?;
         }
         Ok(())
     };

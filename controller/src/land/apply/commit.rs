@@ -8,7 +8,7 @@ use super::stage::{self, Stage};
 use crate::error::{Failure, Kind, Result};
 use crate::land::changeset::Node;
 use crate::land::kind::EntryType;
-use crate::land::tree::{self, Near, Tree};
+use crate::land::tree::{self, Near, Time, Tree};
 use landbox_shared::path::RelPath;
 use rustix::fs::{self, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
@@ -271,6 +271,12 @@ fn open_folder(parent: &OwnedFd, name: &[u8]) -> rustix::io::Result<OwnedFd> {
 
 /// The paths of steps that are not, or no longer, what the steps make of them.
 pub(in crate::land) fn changed(steps: &[Step], project: &Tree) -> Vec<RelPath> {
+    changed_since(steps, project, None)
+}
+
+/// The same after a landing whose exchange began when `settled` was the time of [`tree::settled`]: until then nobody could
+/// write to what it staged, and whoever has done so since has left a trace in its times.
+pub(super) fn changed_since(steps: &[Step], project: &Tree, settled: Option<Time>) -> Vec<RelPath> {
     let (mut modes, mut come) = (HashMap::new(), HashSet::new());
     for step in steps {
         match step.action {
@@ -302,6 +308,14 @@ pub(in crate::land) fn changed(steps: &[Step], project: &Tree) -> Vec<RelPath> {
         if let Node::Dir { mode } = new {
             let mode = modes.get(&step.path).unwrap_or(mode);
             return Ok((meta.kind, meta.mode) == (EntryType::Dir, *mode));
+        }
+        if let (Node::File { mode, size, .. }, Some(written), Some(settled)) =
+            (new, step.written, settled)
+            && written < settled
+            && step.staged == Some((meta.dev, meta.ino))
+        {
+            let found = (meta.kind, meta.mode, meta.size, meta.mtime);
+            return Ok(found == (EntryType::File, *mode, *size, written));
         }
         match tree::node_at(near.parent(&step.path)?, step.path.file_name(), &meta) {
             Ok(node) => Ok(node == *new),

@@ -4,7 +4,7 @@ use crate::error::{Context, Failure, Kind, Result};
 use crate::land::changeset::{Base, Change, Changeset, ImpliedFolder, Node};
 use crate::land::digest::ancestors;
 use crate::land::kind::{ChangeKind, EntryType};
-use crate::land::tree::{self, Meta, Tree, is_absence};
+use crate::land::tree::{self, Meta, Time, Tree, is_absence};
 use landbox_shared::digest::Digest;
 use landbox_shared::path::RelPath;
 use serde::{Deserialize, Serialize};
@@ -22,6 +22,9 @@ pub(in crate::land) struct Step {
     pub staged: Option<((u32, u32), u64)>,
     /// Digest of the extended attributes of what was staged for it, where they can be read.
     pub attributes: Option<Digest>,
+    /// When the file that was staged for it was written, as long as the landing is under way.
+    #[serde(skip)]
+    pub written: Option<Time>,
 }
 
 /// What a step does. All but `Mode` are renames between the project and the stage.
@@ -113,7 +116,7 @@ struct Planner {
 }
 
 fn step(path: &RelPath, action: Action) -> Step {
-    Step { slot: 0, path: path.clone(), action, staged: None, attributes: None }
+    Step { slot: 0, path: path.clone(), action, staged: None, attributes: None, written: None }
 }
 
 impl Planner {

@@ -18,7 +18,7 @@ use crate::land::tree::{self, Meta, Near, Tree};
 use crate::overlay::marks::{self, Mark};
 use landbox_shared::path::RelPath;
 use landbox_shared::policy::Backend;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -42,6 +42,8 @@ struct Pruner<'a> {
     landed: &'a BTreeMap<RelPath, Option<Node>>,
     staged: HashMap<&'a RelPath, ((u32, u32), u64)>,
     ways: HashMap<RelPath, Way>,
+    /// Folders through which the real one shows everywhere, and which have its mode.
+    same: HashSet<RelPath>,
     settled: &'a BTreeMap<RelPath, Option<Node>>,
     leaving: Leaving,
 }
@@ -62,10 +64,21 @@ pub(super) fn prune(
         Action::Take { .. } | Action::Mode { .. } => None,
     };
     let staged = steps.iter().filter_map(|s| Some((&s.path, staged(s)?))).collect();
-    let (ways, leaving) = (HashMap::new(), Leaving::new(parts, earlier));
+    let (ways, same, leaving) = (HashMap::new(), HashSet::new(), Leaving::new(parts, earlier));
     let (near, near_upper) = (Near::of(project), Near::of(&view.upper));
-    let mut pruner =
-        Pruner { view, backend, project, near, near_upper, landed, staged, ways, settled, leaving };
+    let mut pruner = Pruner {
+        view,
+        backend,
+        project,
+        near,
+        near_upper,
+        landed,
+        staged,
+        ways,
+        same,
+        settled,
+        leaving,
+    };
     let all: BTreeMap<&RelPath, &Option<Node>> = landed.iter().chain(settled).collect();
     let (mut folders, mut whole) = (BTreeSet::new(), BTreeSet::new());
     // The deepest first.
@@ -134,22 +147,22 @@ impl Pruner<'_> {
         way
     }
 
-    fn look(&self, path: &RelPath) -> io::Result<Way> {
-        let place = self.upper().place(path.parent().as_ref())?;
-        let found = self.marks(&self.upper().dir(Some(path))?)?;
-        let real = self.project.meta(path)?;
-        Ok(
-            if found.redirected
-                || has_note(self.backend, &place, path)?
-                || real.is_none_or(|m| m.kind != EntryType::Dir)
-            {
-                Way::Closed
-            } else if found.opaque {
-                Way::Opaque(path.clone())
-            } else {
-                Way::Open
-            },
-        )
+    fn look(&mut self, path: &RelPath) -> io::Result<Way> {
+        let dir = self.upper().dir(Some(path))?;
+        let found = self.marks(&dir)?;
+        let Some(real) = self.near.meta(path)?.filter(|m| m.kind == EntryType::Dir) else {
+            return Ok(Way::Closed);
+        };
+        if found.redirected || has_note(self.backend, self.near_upper.parent(path)?, path)? {
+            return Ok(Way::Closed);
+        }
+        if found.opaque {
+            return Ok(Way::Opaque(path.clone()));
+        }
+        if self.are_alike(&tree::meta_of(&dir)?, &real) {
+            self.same.insert(path.clone());
+        }
+        Ok(Way::Open)
     }
 
     fn marks(&self, dir: &OwnedFd) -> io::Result<marks::FolderMarks> {
@@ -303,18 +316,22 @@ impl Pruner<'_> {
         let (Some(ours), Some(real)) = (self.upper().meta(path)?, self.project.meta(path)?) else {
             return Ok(false);
         };
+        Ok(self.are_alike(&ours, &real))
+    }
+
+    fn are_alike(&self, ours: &Meta, real: &Meta) -> bool {
         // fuse-overlayfs loses set-id bits; a landing has put them back.
         let bits = match self.backend {
             Backend::Kernel => 0o7777,
             Backend::Fuse => 0o1777,
         };
         let is_dir = |m: &Meta| m.kind == EntryType::Dir;
-        Ok(is_dir(&ours) && is_dir(&real) && (ours.mode ^ real.mode) & bits == 0)
+        is_dir(ours) && is_dir(real) && (ours.mode ^ real.mode) & bits == 0
     }
 
     /// The names in a folder through which the real one shows everywhere; `None` where it does not.
     fn open_folder(&mut self, path: &RelPath) -> io::Result<Option<Vec<Vec<u8>>>> {
-        if !matches!(self.way(Some(path)), Way::Open) || !self.same_mode(path)? {
+        if !matches!(self.way(Some(path)), Way::Open) || !self.same.contains(path) {
             return Ok(None);
         }
         tree::names(self.upper().dir(Some(path))?).map(Some)

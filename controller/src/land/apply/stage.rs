@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
@@ -69,14 +69,17 @@ impl Stage {
         changes: &HashMap<&RelPath, &Change>,
         bodies: &dyn Bodies,
     ) -> Result<()> {
-        crate::land::many::each(steps, |step| self.prepare(step, project, changes, bodies))
+        let begin = || Parents::of(project);
+        crate::land::many::each_with(steps, begin, |parents, step| {
+            self.prepare(step, parents, changes, bodies)
+        })
     }
 
     /// Prepares what a step puts into the project, if it does.
     fn prepare(
         &self,
         step: &mut Step,
-        project: &Tree,
+        parents: &mut Parents<'_>,
         changes: &HashMap<&RelPath, &Change>,
         bodies: &dyn Bodies,
     ) -> Result<()> {
@@ -86,13 +89,14 @@ impl Stage {
             Action::Swap { new, .. } => (new, true),
             Action::Take { .. } | Action::Mode { .. } => return Ok(()),
         };
-        let parent = match project.place(step.path.parent().as_ref()) {
+        let project = parents.project;
+        let parent = match parents.find(&step.path) {
             Ok(parent) => Some(parent),
             Err(e) if !replaces || tree::is_absence(&e) => None,
             Err(e) => return Err(e).context(|| what),
         };
         let old = match &parent {
-            Some(parent) if replaces => tree::meta_at(parent, step.path.file_name()),
+            Some(parent) if replaces => tree::meta_at(parent.fd, step.path.file_name()),
             Some(_) | None => Ok(None),
         };
         let old = old.context(|| what.clone())?;
@@ -105,7 +109,7 @@ impl Stage {
                     return Err(Failure::new(Kind::Failed, what));
                 };
                 let made = place.file(&name, new, &bodies.new_bytes(change)?);
-                file = Some(made.context(|| what.clone())?);
+                file = Some(made.context(|| what)?);
             }
             Node::Symlink { target } => place.link(&name, target).context(|| what.clone())?,
             Node::Dir { mode } => place.folder(&name, *mode).context(|| what.clone())?,
@@ -114,14 +118,15 @@ impl Stage {
             }
         }
         let meta = match &file {
-            Some(file) => tree::meta_of(file).map(Some),
+            Some((_, meta)) => Ok(Some(*meta)),
             None => tree::meta_at(&self.dir, &name),
         };
-        let meta = meta.context(|| what.clone())?;
-        let meta = meta.ok_or_else(|| Failure::new(Kind::Failed, what))?;
+        let what = || format!("can't prepare {}", step.path);
+        let meta = meta.context(what)?.ok_or_else(|| Failure::new(Kind::Failed, what()))?;
         step.staged = Some((meta.dev, meta.ino));
+        step.written = file.as_ref().map(|(_, meta)| meta.mtime);
         step.attributes = match &file {
-            Some(file) if meta.mode & 0o400 != 0 => tree::attributes_of(file),
+            Some((file, meta)) if meta.mode & 0o400 != 0 => tree::attributes_of(file),
             // Nobody could compare them later.
             Some(_) | None => tree::attributes(&self.dir, &name, &meta),
         };
@@ -162,7 +167,11 @@ impl Stage {
             | EntryType::Fifo
             | EntryType::Socket
             | EntryType::CharDevice
-            | EntryType::BlockDevice => tree::file_at(&self.dir, &name(slot)),
+            | EntryType::BlockDevice => {
+                // One of our making, in a folder of the owner's alone.
+                let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+                Ok(File::from(fs::openat(&self.dir, name(slot), flags, Mode::empty())?))
+            }
         }
     }
 }
@@ -182,17 +191,51 @@ fn folder_at(stage: &OwnedFd, name: &[u8]) -> rustix::io::Result<OwnedFd> {
     fs::openat(stage, name, flags, Mode::empty())
 }
 
+/// The folders in which things will lie: what comes one after the other often lies in the same one.
+struct Parents<'a> {
+    project: &'a Tree,
+    at: Option<(Option<RelPath>, OwnedFd, bool)>,
+}
+
+/// One of them.
+struct Parent<'a> {
+    fd: BorrowedFd<'a>,
+    /// Whether what is made in it takes on an access list.
+    has_default_list: bool,
+}
+
+impl<'a> Parents<'a> {
+    fn of(project: &'a Tree) -> Self {
+        Self { project, at: None }
+    }
+
+    /// The folder of a path, if it is there already.
+    fn find(&mut self, path: &RelPath) -> io::Result<Parent<'_>> {
+        let path = path.parent();
+        let found = match self.at.take() {
+            Some(at) if at.0 == path => at,
+            Some(_) | None => {
+                let fd = self.project.place(path.as_ref())?;
+                let has_list = has_default_list(&fd);
+                (path, fd, has_list)
+            }
+        };
+        let (_, fd, has_default_list) = &*self.at.insert(found);
+        Ok(Parent { fd: fd.as_fd(), has_default_list: *has_default_list })
+    }
+}
+
 struct Place<'a> {
     stage: &'a Stage,
     project: &'a Tree,
     path: &'a RelPath,
     /// The folder in which it will lie, if it is there already.
-    parent: Option<OwnedFd>,
+    parent: Option<Parent<'a>>,
     old: Option<Meta>,
 }
 
 impl Place<'_> {
-    fn file(&self, name: &[u8], new: &Node, from: &File) -> io::Result<File> {
+    fn file(&self, name: &[u8], new: &Node, from: &File) -> io::Result<(File, Meta)> {
         let Node::File { mode, size, digest } = new else {
             return Err(io::Error::other("it is no file"));
         };
@@ -207,8 +250,8 @@ impl Place<'_> {
         }
         // Starts writing it out while others are prepared, so that there is less to wait for when all of them are synced.
         let _ = fs::fadvise(&file, 0, None, Advice::DontNeed);
-        self.set_mode(&file, *mode)?;
-        Ok(file)
+        let meta = set_mode(&file, *mode)?;
+        Ok((file, meta))
     }
 
     /// A file made without a name in the folder it will lie in, and named in the stage, where nobody watches. There a new
@@ -218,10 +261,10 @@ impl Place<'_> {
     fn create(&self, name: &[u8]) -> io::Result<File> {
         let mode = Mode::from_raw_mode(0o600);
         if let Some(parent) = &self.parent
-            && (self.old.is_none() || !has_default_list(parent))
+            && (self.old.is_none() || !parent.has_default_list)
         {
             let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
-            if let Ok(fd) = fs::openat(parent, c".", flags, mode) {
+            if let Ok(fd) = fs::openat(parent.fd, c".", flags, mode) {
                 let source = format!("/proc/self/fd/{}", fd.as_raw_fd());
                 let follow = AtFlags::SYMLINK_FOLLOW;
                 match fs::linkat(fs::CWD, source.as_str(), &self.stage.dir, name, follow) {
@@ -260,13 +303,13 @@ impl Place<'_> {
         self.take_group(&dir)?;
         self.take_default_list(&dir);
         // Filled first; a mode that forbids that comes last.
-        self.set_mode(&dir, mode | 0o700)
+        set_mode(&dir, mode | 0o700).map(drop)
     }
 
     /// What is new in a folder with the set-group-id bit belongs to that folder's group.
     fn take_group(&self, fd: impl AsFd) -> io::Result<()> {
         let Some(parent) = &self.parent else { return Ok(()) };
-        let parent = tree::meta_of(parent)?;
+        let parent = tree::meta_of(parent.fd)?;
         if parent.mode & 0o2000 == 0 || tree::meta_of(&fd)?.gid == parent.gid {
             return Ok(());
         }
@@ -294,7 +337,7 @@ impl Place<'_> {
     /// come along; those that the system keeps for itself come as far as they can.
     fn keep_attributes(&self, to: &File) -> io::Result<()> {
         let Some(parent) = &self.parent else { return Ok(()) };
-        let from = match tree::file_at(parent, self.path.file_name()) {
+        let from = match tree::file_at(parent.fd, self.path.file_name()) {
             Ok(from) => from,
             // Who may not read the old file has told so on the card.
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => return Ok(()),
@@ -314,15 +357,16 @@ impl Place<'_> {
         }
         Ok(())
     }
+}
 
-    /// Sets permission bits and reads them back: some file systems keep none.
-    fn set_mode(&self, fd: impl AsFd, mode: u32) -> io::Result<()> {
-        fs::fchmod(&fd, Mode::from_raw_mode(mode))?;
-        if tree::meta_of(&fd)?.mode == mode {
-            return Ok(());
-        }
-        Err(io::Error::other(format!("this file system can't give it the mode {mode:04o}")))
+/// Sets permission bits and reads them back: some file systems keep none.
+fn set_mode(fd: impl AsFd, mode: u32) -> io::Result<Meta> {
+    fs::fchmod(&fd, Mode::from_raw_mode(mode))?;
+    let meta = tree::meta_of(&fd)?;
+    if meta.mode == mode {
+        return Ok(meta);
     }
+    Err(io::Error::other(format!("this file system can't give it the mode {mode:04o}")))
 }
 
 /// Whether what is made in a folder takes on an access list: a file that replaces another has that one's and no other.

@@ -63,6 +63,7 @@ pub(super) fn inverse(steps: &[Step], stage: &Stage) -> Result<Vec<Step>> {
             action,
             staged,
             attributes: None,
+            written: None,
         });
     }
     Ok(out)
