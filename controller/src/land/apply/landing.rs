@@ -5,7 +5,8 @@ use super::journal::{self, Journal, ProjectLock, Work};
 use super::plan::{self, Action, Plan, Step};
 use super::stage::{self, Stage};
 use super::{
-    Landed, Order, Stopped, finish, nothing, parts, place, prune, refuse_too_many, stop_if_ended,
+    Landed, Order, Stopped, commit, finish, nothing, parts, place, prune, refuse_too_many,
+    stop_if_ended,
 };
 use crate::error::{Context, Failure, Kind, Result};
 use crate::land::base::KEEP_FILE;
@@ -231,36 +232,45 @@ impl<'a> Landing<'a> {
         let id = &site.session.snapshot.id;
         let path = parts::parts_of(&state.sessions_dir(), id, journal.entry.number);
         let parts = parts::Parts::make(&path).context(|| format!("can't make {}", show(&path)))?;
-        let before = parts::records_of(&path);
-        view.store.copy_to(&before)?;
-        let new = |node: &Option<Node>| node.clone().map_or(Base::Absent, Base::Known);
-        let bases = || self.bases.iter().map(|(path, node)| (path, node));
-        let landed = plan.landed.iter().chain(bases());
-        for (path, node) in landed.clone() {
-            view.store.rebase(path.clone(), new(node));
-        }
-        // What stays in the layer may be edited there again, and then meet the owner's edits.
-        let stays = |c: &Change| live || self.settled.contains_key(&c.path);
-        for change in self.set.changes.iter().filter(|c| stays(c) && self.picked.holds(c)) {
-            if let Some(bytes) = small(view, change) {
-                view.store.keep_for(&change.path, &bytes);
-            }
-        }
-        if live && !self.past {
-            view.store.in_layer(plan.landed.keys().chain(bases().map(|(path, _)| path)));
-        }
-        if !live && !self.past {
-            let waits = |c: &&Change| c.new.is_none() && !self.picked.holds(c);
-            super::let_leave(view, self.set.changes.iter().filter(waits).map(|c| &c.path));
-        }
-        view.store.copy_to(&self.records)?;
         journal.entry.bytes = plan::displaced(&plan.steps);
-        let times = finish::times(&plan.steps, &self.project);
-        let rebased = landed.map(|(path, _)| path.clone()).collect();
-        let detail = Detail::new(plan.steps.clone(), rebased, times, self.receipt.clone());
-        let mut files = vec![before, self.records.clone()];
-        files.extend(journal.entry.write(state, &detail)?);
-        files.push(self.receipt.write(state, key)?.1);
+        let bases = || self.bases.iter().map(|(path, node)| (path, node));
+        let landed = || plan.landed.iter().chain(bases());
+        let (entry, steps, project, receipt) =
+            (&journal.entry, &plan.steps, &self.project, &self.receipt);
+        let mut told = Vec::new();
+        let tell = || -> Result<()> {
+            let times = finish::times(steps, project);
+            let rebased = landed().map(|(path, _)| path.clone()).collect();
+            let detail = Detail::new(steps.clone(), rebased, times, receipt.clone());
+            told.extend(entry.write(state, &detail)?);
+            told.push(receipt.write(state, key)?.1);
+            Ok(())
+        };
+        let before = parts::records_of(&path);
+        let record = || -> Result<()> {
+            view.store.copy_to(&before)?;
+            for (path, node) in landed() {
+                let base = node.clone().map_or(Base::Absent, Base::Known);
+                view.store.rebase(path.clone(), base);
+            }
+            // What stays in the layer may be edited there again, and then meet the owner's edits.
+            let stays = |c: &Change| live || self.settled.contains_key(&c.path);
+            for change in self.set.changes.iter().filter(|c| stays(c) && self.picked.holds(c)) {
+                if let Some(bytes) = small(view, change) {
+                    view.store.keep_for(&change.path, &bytes);
+                }
+            }
+            if live && !self.past {
+                view.store.in_layer(plan.landed.keys().chain(bases().map(|(path, _)| path)));
+            }
+            if !live && !self.past {
+                let waits = |c: &&Change| c.new.is_none() && !self.picked.holds(c);
+                super::let_leave(view, self.set.changes.iter().filter(waits).map(|c| &c.path));
+            }
+            view.store.copy_to(&self.records)
+        };
+        many::beside(steps.len(), tell, record)?;
+        let files = [before, self.records.clone()].into_iter().chain(told).collect();
         Ok((parts, files))
     }
 
@@ -271,6 +281,7 @@ impl<'a> Landing<'a> {
         before: &mut dyn FnMut(usize) -> Result<()>,
     ) -> Result<()> {
         let Self { site, journal, project, plan, .. } = self;
+        let settled = tree::has_kernel_time(project.root()).then(tree::settled);
         site.lock.carry_out(journal, project, stage, before)?;
         let (mut synced, mut disturbed) = (false, None);
         many::beside(
@@ -280,7 +291,8 @@ impl<'a> Landing<'a> {
                 Ok(())
             },
             || {
-                disturbed = super::commit::changed(&plan.steps, project).into_iter().next();
+                let changed = commit::changed_since(&plan.steps, project, settled);
+                disturbed = changed.into_iter().next();
                 Ok(())
             },
         )?;
@@ -318,28 +330,41 @@ impl<'a> Landing<'a> {
         receipt::publish(self.journal.receipt.as_path())
     }
 
-    /// Takes out of the layer what has landed.
+    /// Takes out of the layer what has landed, and writes down which folders nobody has changed but this landing.
     pub(super) fn clear_layer(&mut self, parts: parts::Parts) {
-        let Self { site, view, project, plan, settled, folders, .. } = self;
-        if site.is_live() {
-            // What is removed from under a live mount takes later writes along. Equal copies go at the next resume; what
-            // has landed in another form is put in its place by way of the merged view.
-            drop(parts);
-            let mut news = live::News { landed: paths(&plan.steps), ..live::News::default() };
-            // Of a checkpoint the layer is not what landed.
-            if !self.past {
-                news.settled = std::mem::take(settled);
-                let made = plan.landed.iter().filter(|(_, node)| node.is_some());
-                news.made = made.map(|(path, _)| path.clone()).collect();
+        /// Longer than a tick of the clock by which folders are stamped: a change in the same tick leaves no trace.
+        const TICK: Duration = Duration::from_millis(12);
+        let Self { site, view, project, plan, settled, folders, past, .. } = self;
+        let (folders, mut now) = (std::mem::take(folders), Folders::default());
+        let look = || {
+            std::thread::sleep(TICK);
+            now = folders.again(project);
+            Ok(())
+        };
+        let clear = || {
+            if site.is_live() {
+                // What is removed from under a live mount takes later writes along. Equal copies go at the next resume;
+                // what has landed in another form is put in its place by way of the merged view.
+                drop(parts);
+                let mut news = live::News { landed: paths(&plan.steps), ..live::News::default() };
+                // Of a checkpoint the layer is not what landed.
+                if !*past {
+                    news.settled = std::mem::take(settled);
+                    let made = plan.landed.iter().filter(|(_, node)| node.is_some());
+                    news.made = made.map(|(path, _)| path.clone()).collect();
+                }
+                rebase(view, project, live::catch_up(&site.session, &site.layer, &news));
+            } else if *past {
+                drop(parts);
+            } else {
+                let (backend, into) = (site.layer.backend, (parts, Vec::new()));
+                prune::prune(view, backend, project, into, &plan.landed, &plan.steps, settled);
             }
-            rebase(view, project, live::catch_up(&site.session, &site.layer, &news));
-        } else if self.past {
-            drop(parts);
-        } else {
-            let (backend, into) = (site.layer.backend, (parts, Vec::new()));
-            prune::prune(view, backend, project, into, &plan.landed, &plan.steps, settled);
-        }
-        own_folders(view, project, std::mem::take(folders), &plan.steps);
+            Ok(())
+        };
+        // Neither of them says so where it fails.
+        let _ = many::beside(plan.steps.len(), look, clear);
+        own_folders(view, folders, now, &plan.steps);
     }
 
     /// Removes the journal.
@@ -391,10 +416,7 @@ fn rebase(view: &mut LayerView, project: &Tree, shown: BTreeMap<RelPath, Base>) 
 
 /// Writes down which folders nobody has changed but this landing. Where it can't be told, or written, what the session makes
 /// there may count as made over something that the owner has deleted.
-fn own_folders(view: &mut LayerView, project: &Tree, folders: Folders, steps: &[Step]) {
-    /// Longer than a tick of the clock by which folders are stamped: a change in the same tick leaves no trace.
-    const TICK: Duration = Duration::from_millis(12);
-    std::thread::sleep(TICK);
+fn own_folders(view: &mut LayerView, before: Folders, now: Folders, steps: &[Step]) {
     let (mut gone, mut came) = (BTreeSet::new(), BTreeSet::new());
     for Step { path, action, .. } in steps {
         match action {
@@ -403,7 +425,7 @@ fn own_folders(view: &mut LayerView, project: &Tree, folders: Folders, steps: &[
             Action::Swap { .. } | Action::Mode { .. } => {}
         }
     }
-    view.store.note_own(project, folders, &gone, &came);
+    view.store.note_own(before, now, &gone, &came);
     let scanned = view.store.scanned;
     let _ = view.store.save(scanned);
 }

@@ -38,11 +38,11 @@ pub(super) struct Header {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Line {
+struct Line<P, R> {
     #[serde(rename = "p")]
-    path: RelPath,
+    path: P,
     #[serde(flatten)]
-    record: Record,
+    record: R,
 }
 
 /// Removes what writers that were killed have left over: they wrote under the lock, which is ours now.
@@ -101,7 +101,7 @@ pub(super) fn read_file(path: &Path, layer: &LayerId) -> Option<Stored> {
     }
     let mut known = BTreeMap::new();
     for line in lines {
-        let line: Line = serde_json::from_slice(&line.ok()?).ok()?;
+        let line: Line<RelPath, Record> = serde_json::from_slice(&line.ok()?).ok()?;
         known.insert(line.path, line.record);
     }
     let Header { records, scanned, live, root, own, .. } = header;
@@ -119,7 +119,7 @@ pub(super) fn write(
     serde_json::to_writer(&mut out, header)?;
     for (path, record) in records {
         out.write_all(b"\n")?;
-        serde_json::to_writer(&mut out, &Line { path: path.clone(), record: record.clone() })?;
+        serde_json::to_writer(&mut out, &Line { path, record })?;
     }
     out.write_all(b"\n")?;
     out.into_inner().map_err(std::io::IntoInnerError::into_error)

@@ -6,6 +6,7 @@
 use super::Store;
 use super::file::read_own;
 use crate::host::places::INSIDE;
+use crate::land::many;
 use crate::land::tree::{self, Time, Tree, is_absence};
 use landbox_shared::id::LayerId;
 use landbox_shared::path::RelPath;
@@ -69,8 +70,17 @@ impl Folders {
     /// Looks at the folders in which names are about to be exchanged.
     pub(crate) fn of(project: &Tree, paths: impl Iterator<Item = Option<RelPath>>) -> Self {
         let folders: BTreeSet<Option<RelPath>> = paths.take(MOST).collect();
-        let look = |path: Option<RelPath>| Some((path.clone(), look(project, path.as_ref())?));
-        Self(folders.into_iter().filter_map(look).collect())
+        let folders: Vec<Option<RelPath>> = folders.into_iter().collect();
+        let found = many::map(&folders, |path| Ok(look(project, path.as_ref())));
+        // What could not be looked at is left out.
+        let looks = folders.into_iter().zip(found.unwrap_or_default());
+        Self(looks.filter_map(|(path, look)| Some((path, look?))).collect())
+    }
+
+    /// The same ones, now.
+    pub(crate) fn again(&self, project: &Tree) -> Self {
+        let look = |path: &Option<RelPath>| Some((path.clone(), look(project, path.as_ref())?));
+        Self(self.0.keys().filter_map(look).collect())
     }
 }
 
@@ -98,12 +108,12 @@ pub(crate) fn changed_by_others(
 }
 
 impl Store {
-    /// Writes down which folders a landing alone has changed: they hold what they held, but for the names that `came` and
-    /// those that have `gone`. The caller sees to it that the folders' clock has ticked since.
+    /// Writes down which folders a landing alone has changed: they held what they hold `now`, but for the names that `came`
+    /// and those that have `gone`. The caller sees to it that the folders' clock had ticked by then.
     pub(crate) fn note_own(
         &mut self,
-        project: &Tree,
         folders: Folders,
+        mut now: Folders,
         gone: &BTreeSet<RelPath>,
         came: &BTreeSet<RelPath>,
     ) {
@@ -115,7 +125,7 @@ impl Store {
                 names.remove(&name);
             }
             names.extend(came.remove(&path).unwrap_or_default());
-            let Some(now) = look(project, path.as_ref()).filter(|now| now.names == names) else {
+            let Some(now) = now.0.remove(&path).filter(|now| now.names == names) else {
                 continue;
             };
             let before = known.get(&path).filter(|own| own.after == changed);
@@ -167,7 +177,8 @@ mod tests {
             seen();
             std::thread::sleep(std::time::Duration::from_millis(30));
             come();
-            store.note_own(&project, folders, &gone, &came);
+            let now = folders.again(&project);
+            store.note_own(folders, now, &gone, &came);
             ["", "d", "busy", "new"].map(|name| {
                 project
                     .dir(path(name).as_ref())
