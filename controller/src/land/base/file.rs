@@ -4,6 +4,7 @@ use super::Record;
 use super::own::Own;
 use crate::error::{Context, Result};
 use crate::land::captures::{Identity, Mark};
+use crate::land::many;
 use crate::session::store::show;
 use landbox_shared::id::LayerId;
 use landbox_shared::path::RelPath;
@@ -17,6 +18,8 @@ use std::path::Path;
 pub(super) const VERSION: u16 = 1;
 /// How the names of files begin that are being written.
 const BESIDE: &str = ".write-";
+/// Lines that are read and written at a time.
+const PIECE: usize = 4096;
 
 /// The first line.
 #[derive(Serialize, Deserialize)]
@@ -99,10 +102,17 @@ pub(super) fn read_file(path: &Path, layer: &LayerId) -> Option<Stored> {
     if header.version != VERSION || header.layer != *layer {
         return None;
     }
+    let parse = |line: &Vec<u8>| -> Result<Line<RelPath, Record>> {
+        serde_json::from_slice(line).context(|| "can't understand the base store".into())
+    };
     let mut known = BTreeMap::new();
-    for line in lines {
-        let line: Line<RelPath, Record> = serde_json::from_slice(&line.ok()?).ok()?;
-        known.insert(line.path, line.record);
+    loop {
+        let piece = lines.by_ref().take(PIECE).collect::<std::io::Result<Vec<_>>>().ok()?;
+        if piece.is_empty() {
+            break;
+        }
+        let parsed = many::map(&piece, parse).ok()?;
+        known.extend(parsed.into_iter().map(|line| (line.path, line.record)));
     }
     let Header { records, scanned, live, root, own, .. } = header;
     (known.len() == records).then_some(Stored { scanned, live, root, own, known })
@@ -117,10 +127,22 @@ pub(super) fn write(
     let file = tempfile::Builder::new().prefix(BESIDE).tempfile_in(dir)?;
     let mut out = BufWriter::with_capacity(256 << 10, file);
     serde_json::to_writer(&mut out, header)?;
-    for (path, record) in records {
-        out.write_all(b"\n")?;
-        serde_json::to_writer(&mut out, &Line { path, record })?;
-    }
     out.write_all(b"\n")?;
+    let line = |(path, record): &(&RelPath, &Record)| -> Result<Vec<u8>> {
+        let mut line = serde_json::to_vec(&Line { path, record })
+            .context(|| "can't write the base store".into())?;
+        line.push(b'\n');
+        Ok(line)
+    };
+    let mut records = records.iter();
+    loop {
+        let piece: Vec<_> = records.by_ref().take(PIECE).collect();
+        if piece.is_empty() {
+            break;
+        }
+        for line in many::map(&piece, line).map_err(std::io::Error::other)? {
+            out.write_all(&line)?;
+        }
+    }
     out.into_inner().map_err(std::io::IntoInnerError::into_error)
 }
