@@ -1,7 +1,7 @@
 //! Every way of changing a file or a folder by its path.
 
 use crate::Log;
-use crate::sys::{Arg, address, c, call, n, owned, words, write_mapped};
+use crate::sys::{Arg, address, c, call, n, owned, queued, with_map, words, write_mapped};
 use std::ffi::CString;
 use std::fs;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -122,11 +122,65 @@ fn contents(attempt: &mut dyn FnMut(&str, Tried), target: &Path, scratch: &Path)
             }),
         );
     }
+    // struct iovec, twice the same mark.
+    attempt(
+        "write pieces",
+        on_fd(target, libc::O_WRONLY, |fd| {
+            let mark = *b"PWNED\n";
+            let piece = [address(&mark).cast_unsigned(), 6];
+            let mut pieces = words(&[piece, piece].concat());
+            call(libc::SYS_pwritev2, vec![n(fd), Arg::M(&mut pieces), n(2), n(0), n(0), n(0)])
+        }),
+    );
+    attempt("write in the background", on_fd(target, libc::O_WRONLY, in_the_background));
+    attempt("write through a ring", through_a_ring(target));
     for (way, flags) in
         [("ftruncate", libc::O_RDWR), ("ftruncate a read-only descriptor", libc::O_RDONLY)]
     {
         attempt(way, on_fd(target, flags, |fd| call(libc::SYS_ftruncate, vec![n(fd), n(2)])));
     }
+}
+
+/// Linux's own asynchronous writes.
+fn in_the_background(fd: i32) -> Tried {
+    let mut context = words(&[0]);
+    call(libc::SYS_io_setup, vec![n(1), Arg::M(&mut context)])?;
+    let context = context.try_into().map_or(0, i64::from_ne_bytes);
+    let mark = *b"PWNED\n";
+    // struct iocb: data, key, IOCB_CMD_PWRITE and the descriptor, address, length, place, flags.
+    let command = 1 | u64::from(fd.cast_unsigned()) << 32;
+    let block = words(&[0, 0, command, address(&mark).cast_unsigned(), 6, 0, 0, 0]);
+    let mut list = words(&[address(&block).cast_unsigned()]);
+    let mut event = words(&[0; 4]);
+    let answer =
+        call(libc::SYS_io_submit, vec![n(context), n(1), Arg::M(&mut list)]).and_then(|_| {
+            let args = vec![n(context), n(1), n(1), Arg::M(&mut event), n(0)];
+            call(libc::SYS_io_getevents, args)
+        });
+    let _ = call(libc::SYS_io_destroy, vec![n(context)]);
+    answer?;
+    let result = event[16..24].try_into().map_or(-1, i64::from_ne_bytes);
+    if result < 0 { Err(i32::try_from(-result).unwrap_or(-1)) } else { Ok(result) }
+}
+
+/// Opened and written without a system call that says so.
+fn through_a_ring(target: &Path) -> Tried {
+    // struct io_uring_sqe: what, where, offset, address, length and flags.
+    let entry = |what: u8, fd: i32, address: i64, length: u32, flags: i32| {
+        let mut entry = [0; 64];
+        entry[0] = what;
+        entry[4..8].copy_from_slice(&fd.to_ne_bytes());
+        entry[16..24].copy_from_slice(&address.to_ne_bytes());
+        entry[24..28].copy_from_slice(&length.to_ne_bytes());
+        entry[28..32].copy_from_slice(&flags.to_ne_bytes());
+        entry
+    };
+    let path = c(target);
+    let flags = libc::O_WRONLY | libc::O_CLOEXEC;
+    let opened = queued(entry(18, libc::AT_FDCWD, address(path.as_bytes()), 0, flags))?;
+    let fd = owned(i32::try_from(opened).map_err(|_| libc::EBADF)?);
+    let mark = *b"PWNED\n";
+    queued(entry(23, fd.as_raw_fd(), address(&mark), 6, 0))
 }
 
 fn attributes(attempt: &mut dyn FnMut(&str, Tried), target: &Path) {
@@ -248,6 +302,14 @@ fn doors(attempt: &mut dyn FnMut(&str, Tried), target: &Path, scratch: &Path) {
             open_write(format!("/proc/{process}/cwd/{up}{}", below.display()), libc::O_WRONLY)
         });
     }
+    attempt(
+        "its name among the maps",
+        on_fd(target, libc::O_RDONLY, |fd| {
+            with_map(fd, |range| {
+                open_write(format!("/proc/self/map_files/{range}"), libc::O_WRONLY)
+            })
+        }),
+    );
     attempt("by handle", {
         let path = c(target);
         let mut handle = vec![0; 8 + 128];

@@ -2,7 +2,7 @@
 //! `unsafe`.
 
 use std::ffi::CString;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -103,6 +103,68 @@ pub(crate) fn write_mapped(fd: i32, length: usize) -> Result<i64, i32> {
     // SAFETY: exactly the mapping made above.
     unsafe { libc::munmap(at, length) };
     Ok(0)
+}
+
+/// Has the kernel carry out one entry of a ring (io_uring), which no system call names, and gives its result.
+pub(crate) fn queued(entry: [u8; 64]) -> Result<i64, i32> {
+    // At least a page on every machine: the entries, and after them the rings themselves.
+    const PART: usize = 64 << 10;
+    let flags = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a new mapping at an address of the kernel's choice touches nothing of ours.
+    let at = unsafe { libc::mmap(std::ptr::null_mut(), 2 * PART, flags.0, flags.1, -1, 0) };
+    if at == libc::MAP_FAILED {
+        return Err(errno());
+    }
+    let rings = at.cast::<u8>().wrapping_add(PART);
+    // SAFETY: the mapping is longer than an entry, and nothing else refers to it.
+    unsafe { at.cast::<[u8; 64]>().write_volatile(entry) };
+    let result = submitted(at as u64, rings);
+    // SAFETY: exactly the mapping made above; the ring that used it was closed with its descriptor.
+    unsafe { libc::munmap(at, 2 * PART) };
+    result
+}
+
+fn submitted(entries: u64, rings: *mut u8) -> Result<i64, i32> {
+    // struct io_uring_params: IORING_SETUP_NO_MMAP, and where the memory is that we made.
+    let mut params = [0; 120];
+    params[8..12].copy_from_slice(&(1u32 << 14).to_ne_bytes());
+    params[72..80].copy_from_slice(&entries.to_ne_bytes());
+    params[112..120].copy_from_slice(&(rings as u64).to_ne_bytes());
+    let ring = call(libc::SYS_io_uring_setup, vec![n(1), Arg::M(&mut params)])?;
+    let ring = owned(i32::try_from(ring).map_err(|_| libc::EBADF)?);
+    // What the kernel says of where in the rings it is, which is less than a page.
+    let place = |field: usize| {
+        let offset = params[field..field + 4].try_into().map_or(0, u32::from_ne_bytes);
+        rings.wrapping_add(offset as usize % 4096).cast::<u32>()
+    };
+    let (tail, first, answer) = (place(44), place(64), place(100));
+    // SAFETY: it lies in the mapping, which outlives this call, and is aligned as the kernel made it.
+    unsafe { first.write_volatile(0) };
+    // SAFETY: the same.
+    unsafe { tail.write_volatile(1) };
+    call(libc::SYS_io_uring_enter, vec![n(ring.as_raw_fd()), n(1), n(1), n(1), n(0), n(0)])?;
+    // After eight bytes of user data.
+    let result = answer.wrapping_add(2);
+    // SAFETY: the same.
+    let result = i64::from(unsafe { result.read_volatile() }.cast_signed());
+    if result < 0 { Err(i32::try_from(-result).unwrap_or(-1)) } else { Ok(result) }
+}
+
+/// Maps a page of `fd` for reading and gives what `work` says of the name that the kernel has for it.
+pub(crate) fn with_map<T>(fd: i32, work: impl FnOnce(&str) -> Result<T, i32>) -> Result<T, i32> {
+    let flags = (libc::PROT_READ, libc::MAP_PRIVATE);
+    // SAFETY: a new mapping at an address of the kernel's choice touches nothing of ours.
+    let at = unsafe { libc::mmap(std::ptr::null_mut(), 1, flags.0, flags.1, fd, 0) };
+    if at == libc::MAP_FAILED {
+        return Err(errno());
+    }
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let start = format!("{:x}-", at as usize);
+    let range = maps.lines().find(|line| line.starts_with(&start));
+    let result = work(range.and_then(|line| line.split(' ').next()).unwrap_or_default());
+    // SAFETY: exactly the mapping made above.
+    unsafe { libc::munmap(at, 1) };
+    result
 }
 
 /// The 32-bit entry: call 20 (getpid there, writev here) by `int $0x80`. Only in a child: it may not return.

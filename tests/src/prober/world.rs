@@ -38,6 +38,20 @@ pub(crate) fn mounts(log: &mut Log, targets: &[PathBuf]) {
         let mut attributes = words(&[0, 1, 0, 0]);
         let args = vec![n(AT), Arg::S(&path), n(0x8000), Arg::M(&mut attributes), n(32)];
         log.add("clear read-only", &on, call(442, args));
+        // FSCONFIG_CMD_RECONFIGURE of the file system itself, without its flag for read-only.
+        let picked = call(libc::SYS_fspick, vec![n(AT), Arg::S(&path), n(1)]);
+        let again = |fd: i64| call(libc::SYS_fsconfig, vec![n(fd), n(7), n(0), n(0), n(0)]);
+        log.add("reconfigure the file system", &on, picked.and_then(again));
+        let (here, there) = (c(""), c("/tmp"));
+        let tree = open(&point, libc::O_PATH);
+        log.add(
+            "move the mount",
+            &on,
+            tree.and_then(|tree| {
+                let args = vec![n(tree.as_raw_fd()), Arg::S(&here), n(AT), Arg::S(&there), n(4)];
+                call(libc::SYS_move_mount, args)
+            }),
+        );
         log.add("mount over", &on, mount("none", &point, "tmpfs", 0));
         log.add("bind over", &on, mount("/tmp", &point, "", libc::MS_BIND));
         log.add("make shared", &on, mount("none", &point, "", libc::MS_SHARED));
@@ -160,6 +174,16 @@ pub(crate) fn processes(log: &mut Log, others: &[i32], host_pid_namespace: &str)
         let mut remote = words(&[0x1000, 4]);
         let args = vec![n(pid), Arg::M(&mut local), n(1), Arg::M(&mut remote), n(1), n(0)];
         log.add("process_vm_readv", &on, call(libc::SYS_process_vm_readv, args));
+        let args = vec![n(pid), Arg::M(&mut local), n(1), Arg::M(&mut remote), n(1), n(0)];
+        log.add("process_vm_writev", &on, call(libc::SYS_process_vm_writev, args));
+        let all = libc::CLONE_NEWNS | libc::CLONE_NEWUSER;
+        let code = in_child(|| {
+            call(libc::SYS_pidfd_open, vec![n(pid), n(0)])
+                .and_then(|pidfd| call(libc::SYS_setns, vec![n(pidfd), n(all)]))
+                .err()
+                .unwrap_or(0)
+        });
+        log.add_number("enter by descriptor", &on, code);
         for (way, file, flags) in [
             ("write its memory", "mem", libc::O_RDWR),
             ("read its memory", "mem", libc::O_RDONLY),
