@@ -76,7 +76,13 @@ worlds! {
         assert!(out.errors().contains(" --checkpoint 1 offers it again"), "{}", out.errors());
         assert!(!listed().contains(" landed ") && listed().contains(" 0 (+0 -0) "), "{}", listed());
         assert_eq!(place.tree(), before);
-        // Names came and went in its folder, so what is new there may count as deleted by the owner: it asks.
+        // Names came and went in its folder, but by nobody else.
+        place.landbox(["land", "s", "--checkpoint", "1", "--apply", "--yes"]).output().ok();
+        place.landbox(["undo", "s"]).output().ok();
+        // Somebody else's: the name may have been there, and be gone again.
+        place.write(place.project.join("a"), "the owner's");
+        fs::remove_file(place.project.join("a")).unwrap();
+        place.landbox(["land", "s", "--checkpoint", "1", "--apply", "--yes"]).output().expect(3);
         place.landbox(["land", "s", "--checkpoint", "1", "--apply", "--yes", "--resolve-all", "theirs"]).output().ok();
         assert_eq!(read(place.project.join("a")), "a\n");
     }

@@ -9,8 +9,8 @@ use super::{
     stop_if_ended,
 };
 use crate::error::{Context, Failure, Kind, Result};
-use crate::land::base::KEEP_FILE;
 use crate::land::base::own::Folders;
+use crate::land::base::{KEEP_FILE, Store};
 use crate::land::changeset::{Base, Bodies, Change, Changeset, Node};
 use crate::land::kind::Group;
 use crate::land::layer::{LayerView, project_of};
@@ -332,8 +332,6 @@ impl<'a> Landing<'a> {
 
     /// Takes out of the layer what has landed, and writes down which folders nobody has changed but this landing.
     pub(super) fn clear_layer(&mut self, parts: parts::Parts) {
-        /// Longer than a tick of the clock by which folders are stamped: a change in the same tick leaves no trace.
-        const TICK: Duration = Duration::from_millis(12);
         let Self { site, view, project, plan, settled, folders, past, .. } = self;
         let (folders, mut now) = (std::mem::take(folders), Folders::default());
         let look = || {
@@ -364,7 +362,7 @@ impl<'a> Landing<'a> {
         };
         // Neither of them says so where it fails.
         let _ = many::beside(plan.steps.len(), look, clear);
-        own_folders(view, folders, now, &plan.steps);
+        own_folders(&mut view.store, folders, now, &plan.steps);
     }
 
     /// Removes the journal.
@@ -392,6 +390,9 @@ impl<'a> Landing<'a> {
     }
 }
 
+/// Longer than a tick of the clock by which folders are stamped: a change in the same tick leaves no trace.
+pub(in crate::land) const TICK: Duration = Duration::from_millis(12);
+
 fn paths(steps: &[Step]) -> Vec<RelPath> {
     steps.iter().map(|step| step.path.clone()).collect()
 }
@@ -414,9 +415,14 @@ fn rebase(view: &mut LayerView, project: &Tree, shown: BTreeMap<RelPath, Base>) 
     view.store.in_layer(paths.iter());
 }
 
-/// Writes down which folders nobody has changed but this landing. Where it can't be told, or written, what the session makes
-/// there may count as made over something that the owner has deleted.
-fn own_folders(view: &mut LayerView, before: Folders, now: Folders, steps: &[Step]) {
+/// Writes down which folders nobody has changed but these steps of a landing, or of an undo. Where it can't be told, or
+/// written, what the session makes there may count as made over something that the owner has deleted.
+pub(in crate::land) fn own_folders(
+    store: &mut Store,
+    before: Folders,
+    now: Folders,
+    steps: &[Step],
+) {
     let (mut gone, mut came) = (BTreeSet::new(), BTreeSet::new());
     for Step { path, action, .. } in steps {
         match action {
@@ -425,9 +431,9 @@ fn own_folders(view: &mut LayerView, before: Folders, now: Folders, steps: &[Ste
             Action::Swap { .. } | Action::Mode { .. } => {}
         }
     }
-    view.store.note_own(before, now, &gone, &came);
-    let scanned = view.store.scanned;
-    let _ = view.store.save(scanned);
+    store.note_own(before, now, &gone, &came);
+    let scanned = store.scanned;
+    let _ = store.save(scanned);
 }
 
 /// The bytes of a change's file, if they are few enough to be kept.

@@ -19,7 +19,7 @@ pub(super) mod finish;
 pub(super) mod journal;
 #[cfg(test)]
 mod journal_tests;
-mod landing;
+pub(super) mod landing;
 mod leave;
 pub(super) mod parts;
 pub(crate) mod place;

@@ -11,12 +11,15 @@ pub use keeping::{KEPT_BYTES, KEPT_DAYS, Swept, summary, sweep};
 use super::apply::entry::{self, Detail, Entry, Standing};
 use super::apply::journal::{Journal, ProjectLock, Work, sync_parents};
 use super::apply::stage::Stage;
-use super::apply::{alive, commit, finish, stop_if_ended};
+use super::apply::{alive, commit, finish, landing, stop_if_ended};
+use super::base::Store;
+use super::base::own::Folders;
+use super::layer::project_of;
 use super::live::go_in;
 use super::tree::{self, Time, Tree};
 use crate::error::{Context, Failure, Kind, Result};
 use crate::seal::Key;
-use crate::session::store::{StateDir, show};
+use crate::session::store::{Session, StateDir, show};
 use crate::ui::text::visible;
 use landbox_shared::id::SessionId;
 use landbox_shared::path::{AbsPath, RelPath};
@@ -179,6 +182,8 @@ fn undo_with(
         // The owner's tree comes first: what can't be given to the session is kept, and said.
         let _ = go_in(session).and_then(|()| alive::hold(session, &journal.steps));
     }
+    let parents = journal.steps.iter().map(|step| step.path.parent());
+    let folders = Folders::of(&project, parents.chain([None]));
     if let Err(failure) = lock.begin(&journal) {
         // Nothing was touched.
         let _ = lock.end();
@@ -203,6 +208,9 @@ fn undo_with(
             "the project is as it was before the landing; the next landbox command does the rest",
         )
     })?;
+    if let Some(session) = &session {
+        own_folders(session, &project, folders, &journal);
+    }
     lock.end()?;
     Ok(Undone {
         session: entry.session.clone(),
@@ -216,6 +224,19 @@ fn undo_with(
         disturbed,
         receipt,
     })
+}
+
+/// Writes down, for the session, which folders nobody has changed but its landing and the undo.
+fn own_folders(session: &Session, project: &Tree, folders: Folders, journal: &Journal) {
+    if let Some(layer) = project_of(session)
+        && session.state.landing.discarded_at.is_none()
+        && let Ok(mut store) = Store::open(&session.dir, &layer.id)
+    {
+        store.keep_rest();
+        std::thread::sleep(landing::TICK);
+        let now = folders.again(project);
+        landing::own_folders(&mut store, folders, now, &journal.steps);
+    }
 }
 
 /// Later landings on the same paths must be undone first: their undo would look for what they found.
