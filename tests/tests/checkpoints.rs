@@ -87,6 +87,29 @@ worlds! {
         assert_eq!(read(place.project.join("a")), "a\n");
     }
 
+    [user_kernel, user_fuse, root_kernel, root_fuse]
+    fn undoing_a_checkpoint_that_landed_deletes_nothing_for_the_session(world) {
+        let place = Place::new(world);
+        place.session(["--name", "s"], ["sh", "-c", "rm src/main.py"]).output().ok();
+        place.landbox(["rewind", "s", "0", "--yes"]).output().ok();
+        let round = || {
+            place.landbox(["land", "s", "--checkpoint", "1", "--apply", "--yes"]).output().ok();
+            assert!(!place.project.join("src/main.py").exists());
+            place.landbox(["undo", "s"]).output().ok();
+            assert!(place.project.join("src/main.py").exists());
+            assert_eq!(place.changes(), []);
+        };
+        round();
+        let script = "echo ready; read -r line; cat src/main.py > /dev/null && echo there";
+        let mut live = place.landbox(["resume", "s", "--", "sh", "-c", script]).stdin_open().start();
+        live.expect("ready");
+        round();
+        live.write(b"\n");
+        live.expect("there");
+        live.wait().ok();
+        assert_eq!(place.changes(), []);
+    }
+
     [user_kernel]
     fn the_line_that_the_card_of_a_checkpoint_prints_lands_that_checkpoint_and_what_was_chosen(world) {
         let place = Place::new(world);

@@ -5,6 +5,7 @@
 //! lead nowhere. What was deleted by the landing and comes back is deleted for the session afterwards. What it has written
 //! since the landing it keeps.
 
+use super::entry::Detail;
 use super::journal::Journal;
 use super::parts;
 use super::plan::{Action, Step};
@@ -38,14 +39,15 @@ pub(super) fn give_back(journal: &Journal, state: &StateDir, session: &Session) 
     let upper = Tree::open(&path).context(what)?;
     let project = Tree::open(entry.project.as_path())
         .context(|| format!("can't open the project {}", entry.project))?;
-    let rebased = entry.detail(state)?.rebased;
+    let Detail { rebased, past, .. } = entry.detail(state)?;
     let moved = parts::parts_of(&state.sessions_dir(), &entry.session, entry.number);
     let held = |step: &Step| live::holds(&upper, layer.backend, &step.path);
     let mut store = Store::open(&session.dir, &layer.id)?;
     let mut unseen = BTreeSet::new();
     for step in &journal.steps {
         let hidden = match &step.action {
-            Action::Put { .. } => true,
+            // What only a checkpoint had deleted is the session's to see.
+            Action::Put { .. } => !past,
             // It had deleted it since.
             Action::Swap { .. } => store.is_in_layer(&step.path),
             Action::Take { .. } | Action::Mode { .. } => false,
@@ -62,6 +64,7 @@ pub(super) fn give_back(journal: &Journal, state: &StateDir, session: &Session) 
     let view = LayerView::read(session, layer, true)?;
     let shown: BTreeSet<&RelPath> = view.changeset.changes.iter().map(|c| &c.path).collect();
     let is_back = |step: &Step| match &step.action {
+        Action::Put { .. } if past => true,
         Action::Take { .. } | Action::Swap { .. } | Action::Put { .. } => {
             shown.contains(&step.path) || held(step).unwrap_or(false)
         }

@@ -59,6 +59,9 @@ pub(in crate::land) struct Detail {
     /// The folders whose names changed, with the time of their last change before that.
     pub times: Vec<(Option<RelPath>, Time)>,
     pub receipt: Receipt,
+    /// Whether it was a checkpoint that landed: of that the layer says nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub past: bool,
 }
 
 /// Where an entry stands.
@@ -210,7 +213,7 @@ impl Detail {
         times: Vec<(Option<RelPath>, Time)>,
         receipt: Receipt,
     ) -> Self {
-        Self { version: VERSION, steps, rebased, times, receipt }
+        Self { version: VERSION, steps, rebased, times, receipt, past: false }
     }
 }
 

@@ -1,7 +1,7 @@
 //! What remains to be done once a landing, or an undo, has happened. All of it can be done twice, and is, if it was cut
 //! short.
 
-use super::entry::{Entry, Standing};
+use super::entry::{Detail, Entry, Standing};
 use super::journal::{Journal, Work};
 use super::plan::{Action, Step};
 use super::{alive, back, parts, try_stop};
@@ -147,11 +147,12 @@ fn give_back(journal: &Journal, state: &StateDir, session: &Session) -> Result<b
         .context(|| format!("can't open the project {}", entry.project))?;
     let what = || format!("can't put what had landed back into {}", show(&path));
     back::put_back(&parts, &upper, layer.backend, &project).context(what)?;
-    let paths = entry.detail(state)?.rebased;
+    let Detail { rebased: paths, past, .. } = entry.detail(state)?;
     let mut store = Store::open(&session.dir, &layer.id)?;
     // What the session does not see now it is not to see again: what it had deleted, or deletes by the records alone.
     let unseen = |step: &&Step| match &step.action {
-        Action::Put { .. } => true,
+        // What only a checkpoint had deleted is the session's to see.
+        Action::Put { .. } => !past,
         Action::Swap { .. } => store.is_in_layer(&step.path),
         Action::Take { .. } | Action::Mode { .. } => false,
     };

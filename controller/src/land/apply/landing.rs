@@ -241,7 +241,8 @@ impl<'a> Landing<'a> {
         let tell = || -> Result<()> {
             let times = finish::times(steps, project);
             let rebased = landed().map(|(path, _)| path.clone()).collect();
-            let detail = Detail::new(steps.clone(), rebased, times, receipt.clone());
+            let mut detail = Detail::new(steps.clone(), rebased, times, receipt.clone());
+            detail.past = self.past;
             told.extend(entry.write(state, &detail)?);
             told.push(receipt.write(state, key)?.1);
             Ok(())
