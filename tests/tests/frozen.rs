@@ -1,6 +1,8 @@
 //! What was settled when a session was made holds at every resumption, whatever the configuration says by then.
 #![allow(clippy::unwrap_used)] // tests
 
+use landbox_tests::net::Outer;
+use landbox_tests::world::Overlay;
 use landbox_tests::{Place, worlds};
 use serde_json::json;
 use std::fs;
@@ -107,5 +109,37 @@ worlds! {
         freeze(&text);
         place.landbox(["land", "s", "--apply", "--yes"]).output().ok();
         assert_eq!(fs::read_to_string(place.project.join("new")).unwrap(), "new\n");
+    }
+
+    [user_kernel, user_fuse, root_kernel, root_fuse]
+    fn root_takes_the_overlay_away_that_wrote_a_session_and_no_other_goes_on_with_it(world) {
+        let place = Place::new(world);
+        place.session(["--name", "s"], ["sh", "-c", "echo kept > kept; rm README.md"]).output().ok();
+        let (state, root) = (place.state().display().to_string(), place.root().display().to_string());
+        let (uid, gid) = world.ids();
+        let (change, why, next) = match world.overlay {
+            Overlay::Fuse => (
+                "mount --bind /dev/null /usr/bin/fuse-overlayfs".to_owned(),
+                "was written by fuse-overlayfs, which",
+                "fuse-overlayfs",
+            ),
+            // As where a folder was moved into a container.
+            Overlay::Kernel => (
+                format!(
+                    "rm -rf {root}/u {root}/w; mkdir {root}/u {root}/w; chown {uid}:{gid} {root}/u; chmod 700 {root}/u\n\
+                     mount -t overlay -o lowerdir={state},upperdir={root}/u,workdir={root}/w none {state}"
+                ),
+                "was written by the kernel's overlay, which can't be mounted now",
+                "LANDBOX_STATE_DIR",
+            ),
+        };
+        let outer = Outer::new();
+        let changed = |args: &[&str]| place.landbox(args).within_changed(&outer, &change).output();
+        let said = changed(&["resume", "s", "--", "touch", "ran"]).expect(125).errors();
+        assert!(said.contains(why) && said.contains(next) && said.contains("work without it"), "{said}");
+        // What it says works, works.
+        assert!(changed(&["diff", "s", "--stat"]).ok().text().contains("kept"));
+        let out = place.landbox(["resume", "s", "--", "ls"]).output().ok();
+        assert_eq!(out.text(), "kept\nlink\nsrc\n");
     }
 }

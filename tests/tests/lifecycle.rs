@@ -171,6 +171,25 @@ worlds! {
         place.session(["--name", "again"], ["true"]).output().ok();
     }
 
+    [user_kernel, user_fuse, root_kernel, root_fuse]
+    fn killed_at_any_moment_of_a_resumption_nothing_of_the_session_is_lost(world) {
+        let place = Place::new(world);
+        place.session(["--name", "s"], ["sh", "-c", "echo kept > kept.txt; rm README.md"]).output().ok();
+        let before = place.changes();
+        for n in 0..20 {
+            let live = place.landbox(["resume", "s", "--", "true"]).start();
+            std::thread::sleep(Duration::from_millis(n * 4));
+            let tree = procs::descendants(live.pid());
+            procs::kill(live.pid(), Signal::KILL);
+            live.wait();
+            procs::gone(&tree, 20);
+            assert_eq!(place.changes(), before);
+        }
+        let out = place.landbox(["resume", "s", "--", "sh", "-c", "cat kept.txt; ls"]).output().ok();
+        assert_eq!(out.text(), "kept\nkept.txt\nlink\nsrc\n");
+        assert_eq!(procs::mounts_below(place.root()), Vec::<String>::new());
+    }
+
     // What a machine that goes down leaves: nobody had the time to write anything more, and the boot id is another.
     [user_kernel, user_fuse, root_kernel, root_fuse]
     fn root_reboots_and_the_session_is_reviewed_resumed_and_landed(world) {
