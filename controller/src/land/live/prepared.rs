@@ -17,7 +17,7 @@ use crate::session::store::{Session, show};
 use landbox_shared::bytes;
 use landbox_shared::id::LayerId;
 use landbox_shared::path::RelPath;
-use landbox_shared::policy::LayerPolicy;
+use landbox_shared::policy::{Backend, LayerPolicy};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -131,6 +131,12 @@ pub(super) struct Prepared<'a> {
 impl<'a> Prepared<'a> {
     pub(super) fn new(session: &'a Session, layer: &'a LayerPolicy) -> Self {
         Self { session, layer, file: None }
+    }
+
+    /// The layer itself, where it can be looked at.
+    pub(super) fn upper(&self) -> Option<(Tree, Backend)> {
+        let upper = Tree::open(&self.session.upper(&self.layer.id)).ok()?;
+        Some((upper, self.layer.backend))
     }
 
     /// Notes names that are about to be made, each with the target of the link it is to be, so that it outlives even a

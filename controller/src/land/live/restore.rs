@@ -253,12 +253,14 @@ pub(super) fn put_back(
             Err(e) => drop(out.left.insert(job.path.clone(), e.to_string())),
         }
     }
+    let upper = noted.upper();
+    let upper = upper.as_ref().map(|(tree, backend)| Side { tree, layer: Some(*backend) });
     // What is to be gone from the deepest up; then what is to be there from the top down, folders first.
     let mut modes = BTreeMap::new();
     let order: Vec<&Job> = going.into_iter().rev().chain(coming).collect();
     for batch in order.chunks(BATCH) {
         let ready = make_ready(side, source, batch, live, &mut modes, &mut noted, &mut out);
-        commit(side, ready, live, &mut out);
+        commit(side, ready, live, upper.as_ref(), &mut out);
     }
     // A folder that forbids writing was opened up for its content.
     for (path, mode) in modes.into_iter().rev() {
@@ -384,22 +386,19 @@ fn begin(
     })
 }
 
-/// Whether what lies there is still what was looked at, or is what comes there.
-fn check(side: &Side<'_>, job: &Job, comes: Option<&Node>) -> io::Result<()> {
+/// Whether what lies there is still what was looked at. `upper` is the layer of a session that runs: what shows where that
+/// holds nothing the session has not written. (fuse-overlayfs 1.10 may show what is deleted, and what lay in a folder that
+/// was made anew.)
+fn check(side: &Side<'_>, job: &Job, upper: Option<&Side<'_>>) -> io::Result<()> {
     match &job.expected {
         // Nobody writes to the layer of a session that has ended.
         _ if side.layer.is_some() => Ok(()),
         None => Ok(()),
-        Some(expected) => {
-            let found = side.node(&job.path)?;
-            let same = |node: Option<&Node>| is_same(found.as_ref(), node);
-            // What shows already may do so against what the layer says: fuse-overlayfs 1.10 shows what lay in a folder that
-            // is made anew. It is put there all the same.
-            if same(expected.as_ref()) || comes.is_some_and(|node| same(Some(node))) {
-                return Ok(());
-            }
-            Err(io::Error::other("the session has written it meanwhile"))
+        Some(expected) if is_same(side.node(&job.path)?.as_ref(), expected.as_ref()) => Ok(()),
+        Some(None) if upper.is_some_and(|upper| matches!(upper.meta(&job.path), Ok(None))) => {
+            Ok(())
         }
+        Some(_) => Err(io::Error::other("the session has written it meanwhile")),
     }
 }
 
@@ -407,6 +406,7 @@ fn commit(
     side: &Side<'_>,
     mut ready: Vec<(&Job, Ready)>,
     live: Option<&Session>,
+    upper: Option<&Side<'_>>,
     out: &mut Restored,
 ) {
     for _ in 0..TRIES {
@@ -426,7 +426,7 @@ fn commit(
                 late.push((job, prepared));
                 continue;
             }
-            match one(side, job, &prepared) {
+            match one(side, job, &prepared, upper) {
                 Ok(()) => drop(out.done.insert(job.path.clone(), prepared.base())),
                 Err(e) => {
                     give_up(side, job, &prepared);
@@ -452,12 +452,12 @@ fn give_up(side: &Side<'_>, job: &Job, prepared: &Ready) {
     }
 }
 
-fn one(side: &Side<'_>, job: &Job, prepared: &Ready) -> io::Result<()> {
+fn one(side: &Side<'_>, job: &Job, prepared: &Ready, upper: Option<&Side<'_>>) -> io::Result<()> {
     match prepared {
         Ready::Folder(_) => return Ok(()),
         Ready::Uncovered => return side.uncover(&job.path),
         Ready::Nothing => check(side, job, None)?,
-        Ready::Beside(_, node) => check(side, job, Some(node))?,
+        Ready::Beside(..) => check(side, job, upper)?,
     }
     match prepared {
         Ready::Beside(name, _) => side.put(&job.path, name),
