@@ -104,6 +104,10 @@ impl<'a> Ahead<'a> {
         if !self.seen().is_settled(meta) {
             return Ok(());
         }
+        if self.seen().is_full() {
+            self.end();
+            return Ok(());
+        }
         let file = tree::file_at(dir, name)?;
         if marks::is_without_content(self.backend, &file)? {
             return Ok(());

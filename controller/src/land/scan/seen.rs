@@ -33,9 +33,14 @@ impl Seen {
         self.digests.get(&Stamp::of(meta)).copied()
     }
 
+    /// Whether no more is kept.
+    pub(super) fn is_full(&self) -> bool {
+        self.digests.len() >= MOST
+    }
+
     /// Keeps that for later.
     pub(super) fn put(&mut self, meta: &Meta, digest: Digest) {
-        if self.is_settled(meta) && self.digests.len() < MOST {
+        if self.is_settled(meta) && !self.is_full() {
             self.digests.insert(Stamp::of(meta), digest);
         }
     }
