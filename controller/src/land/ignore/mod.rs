@@ -15,11 +15,14 @@ pub(in crate::land) use owner::harmless;
 
 use super::changeset::Change;
 use super::kind::{EntryType, Group};
-use super::rules as landing_rules;
+use super::{many, rules as landing_rules};
 use dirs::Dirs;
 use landbox_shared::path::AbsPath;
 use landbox_shared::policy::LayerKind;
 use std::collections::{HashMap, HashSet};
+
+/// From so many changes on, looking at their folders is shared by two threads, each of which asks git.
+const MANY: usize = 1024;
 
 /// Sets the group of each of a layer's `changes`. Gives a sentence for the owner where git could not be asked.
 pub fn assign_groups(
@@ -37,6 +40,17 @@ pub fn assign_groups(
         LayerKind::Home => {
             changes.iter_mut().for_each(by_name);
             None
+        }
+        LayerKind::Project | LayerKind::Mount if changes.len() >= MANY => {
+            let (one, other) = changes.split_at_mut(changes.len() / 2);
+            let (mut first, mut second) = (None, None);
+            let half = |changes, note: &mut Option<String>| {
+                *note = by_rules(target, changes, owner);
+                Ok(())
+            };
+            // Neither of them fails.
+            let _ = many::beside(MANY, || half(other, &mut second), || half(one, &mut first));
+            first.or(second)
         }
         LayerKind::Project | LayerKind::Mount => by_rules(target, changes, owner),
     }
