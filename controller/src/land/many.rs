@@ -7,6 +7,8 @@ use std::thread;
 
 /// Below this a thread costs more than it brings.
 const FEW: usize = 64;
+/// As many threads a processor: while one waits for the disk, or for another to be done with a folder, the next works.
+const EACH: usize = 2;
 /// More would only wait for the disk together.
 const MOST: usize = 8;
 /// As many items are taken at once.
@@ -117,7 +119,7 @@ fn threads(items: usize) -> usize {
     if items < FEW {
         return 1;
     }
-    thread::available_parallelism().map_or(1, usize::from).min(MOST)
+    thread::available_parallelism().map_or(1, |count| (count.get() * EACH).min(MOST))
 }
 
 fn ended() -> Failure {

@@ -265,9 +265,7 @@ impl Place<'_> {
         {
             let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
             if let Ok(fd) = fs::openat(parent.fd, c".", flags, mode) {
-                let source = format!("/proc/self/fd/{}", fd.as_raw_fd());
-                let follow = AtFlags::SYMLINK_FOLLOW;
-                match fs::linkat(fs::CWD, source.as_str(), &self.stage.dir, name, follow) {
+                match self.name_file(&fd, name) {
                     // By its name in the stage: what is done to a file goes to whoever watches the folder it was opened in.
                     Ok(()) => {
                         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -284,6 +282,18 @@ impl Place<'_> {
         let file = File::from(fs::openat(&self.stage.dir, name, flags, mode)?);
         self.take_group(&file)?;
         Ok(file)
+    }
+
+    /// Gives a file without a name one in the stage.
+    fn name_file(&self, fd: &OwnedFd, name: &[u8]) -> rustix::io::Result<()> {
+        // Before Linux 6.10 a privilege, which is told as there being no such file.
+        match fs::linkat(fd, c"", &self.stage.dir, name, AtFlags::EMPTY_PATH) {
+            Err(Errno::NOENT) => {}
+            done => return done,
+        }
+        let source = format!("/proc/self/fd/{}", fd.as_raw_fd());
+        let follow = AtFlags::SYMLINK_FOLLOW;
+        fs::linkat(fs::CWD, source.as_str(), &self.stage.dir, name, follow)
     }
 
     fn link(&self, name: &[u8], target: &[u8]) -> io::Result<()> {
