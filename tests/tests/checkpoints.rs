@@ -232,6 +232,10 @@ worlds! {
         let objects = fs::read_dir(dir.join("objects")).unwrap();
         let sizes: Vec<u64> = objects.map(|e| e.unwrap().metadata().unwrap().len()).collect();
         assert_eq!(sizes.iter().filter(|size| **size == 3_000_000).count(), 1, "{sizes:?}");
+        let shown = place.json(["show", "s"]);
+        assert!((3_000_000..4_000_000).contains(&shown["checkpoint_bytes"].as_u64().unwrap()), "{shown:#}");
+        let face = place.landbox(["show", "s"]).output().ok().text();
+        assert!(face.contains("MiB of at most 8.0 GiB"), "{face}");
         // What the session writes in place is another content, not the checkpoint's.
         place.landbox(["resume", "s", "--", "sh", "-c", "printf x | dd of=big conv=notrunc 2>/dev/null"]).output().ok();
         place.landbox(["rewind", "s", "1", "--yes"]).output().ok();

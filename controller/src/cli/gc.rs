@@ -63,7 +63,8 @@ enum Left {
     /// Files on other file systems, mounted in the project.
     Mounted(u64),
     /// Checkpoints that its owner asked for, which may hold what was never landed.
-    Checkpoints(u64),
+    /// And the bytes they take.
+    Checkpoints(u64, u64),
 }
 
 #[derive(Debug, Serialize)]
@@ -120,7 +121,7 @@ pub(super) fn gc(call: &Invocation, args: GcArgs) -> Result<u8> {
             Fate::Goes(reason) => going.push((session, reason)),
             Fate::Holds(left) => {
                 call.ui.status(holds(&session, left));
-                checkpoints |= matches!(left, Left::Checkpoints(_));
+                checkpoints |= matches!(left, Left::Checkpoints(..));
                 report.kept += 1;
             }
             Fate::Stays => report.kept += 1,
@@ -256,9 +257,10 @@ fn holds(session: &Session, left: Left) -> String {
             ),
         ),
         // What is to be done about these is the same for all, and said once.
-        Left::Checkpoints(count) => {
-            let count = counted(count, "checkpoint was", "checkpoints were");
-            return format!("landbox: {id} stays: it was landed, but {count} left in it");
+        Left::Checkpoints(count, bytes) => {
+            let (count, bytes) =
+                (counted(count, "checkpoint was", "checkpoints were"), show::size_word(bytes));
+            return format!("landbox: {id} stays: it was landed, but {count} left in it ({bytes})");
         }
     };
     format!(
@@ -283,7 +285,8 @@ fn left(session: &Session, behind: land::LeftBehind) -> Option<Left> {
     // Those that were taken by themselves are a help, and no reason to stay.
     let checkpoints = land::checkpoint::list(session);
     let checkpoints = checkpoints.iter().filter(|c| c.turn.is_none()).count() as u64;
-    (checkpoints > 0).then_some(Left::Checkpoints(checkpoints))
+    let bytes = || land::checkpoint::bytes(session);
+    (checkpoints > 0).then(|| Left::Checkpoints(checkpoints, bytes()))
 }
 
 /// Whether a session may go. A live one always stays.

@@ -47,6 +47,7 @@ pub(super) fn show(call: &Invocation, args: ShowArgs) -> Result<u8> {
         egress: super::policy::traffic(call, &session),
         undo: land::undo::summary(&state, &session.snapshot.id),
         checkpoints: land::checkpoint::list(&session),
+        checkpoint_bytes: land::checkpoint::bytes(&session),
         skipped: land::checkpoint::skipped(&session),
         receipts: land::receipt::of(&state, &session.snapshot.id),
     };
@@ -82,6 +83,7 @@ pub(super) fn kept(state: &StateDir, session: &Session) -> Findings {
     Findings {
         undo: land::undo::summary(state, id),
         checkpoints: land::checkpoint::list(session),
+        checkpoint_bytes: land::checkpoint::bytes(session),
         skipped: land::checkpoint::skipped(session),
         receipts: land::receipt::of(state, id),
         ..Findings::default()
@@ -275,6 +277,11 @@ fn face(session: &Session, document: &Document<'_>, findings: &Findings) -> Stri
         let message = label(checkpoint);
         let text = format!("{} {} {message}", checkpoint.number, checkpoint.at);
         line("checkpoint", text.trim_end());
+    }
+    if !findings.checkpoints.is_empty() {
+        let (keeps, most) = (findings.checkpoint_bytes, land::checkpoint::MOST_BYTES);
+        let text = format!("all of them keep {} of at most {}", size_word(keeps), size_word(most));
+        line("checkpoint", &text);
     }
     if let Some(Skipped { turn, at, why }) = &findings.skipped {
         let why = visible(why.as_bytes());

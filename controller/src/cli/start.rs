@@ -212,6 +212,7 @@ impl<'a> Starter<'a> {
         let findings = Findings {
             running: false,
             checkpoints: land::checkpoint::list(session),
+            checkpoint_bytes: land::checkpoint::bytes(session),
             skipped: land::checkpoint::skipped(session),
             layer_bytes: super::show::layer_bytes(session),
             reachable_sockets: sockets,

@@ -31,6 +31,8 @@ pub struct Findings {
     pub undo: Option<Undoable>,
     /// Its checkpoints, oldest first.
     pub checkpoints: Vec<Checkpoint>,
+    /// What all of them take on the disk.
+    pub checkpoint_bytes: u64,
     /// Why the newest turn began without one.
     pub skipped: Option<Skipped>,
     /// The receipts of its landings and undos.
@@ -143,6 +145,7 @@ impl Serialize for Document<'_> {
         bytes_array_entry(&mut map, "owner_edits", &edits)?;
         map.serialize_entry("landing", &LandingFace(self))?;
         map.serialize_entry("checkpoints", &self.findings.checkpoints)?;
+        map.serialize_entry("checkpoint_bytes", &self.findings.checkpoint_bytes)?;
         map.serialize_entry("turns", &state.turns)?;
         map.serialize_entry("checkpoint_skipped", &self.findings.skipped)?;
         let egress = match (&policy.network, &self.findings.egress) {
@@ -305,6 +308,7 @@ mod tests {
             "owner_edits",
             "landing",
             "checkpoints",
+            "checkpoint_bytes",
             "turns",
             "checkpoint_skipped",
             "egress",
