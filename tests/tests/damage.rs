@@ -220,6 +220,10 @@ fn a_session_with_another_ones_policy_is_not_resumed_and_lands_as_before() {
     let path = closed.join("snapshot.json");
     fs::remove_file(&path).unwrap();
     fs::write(&path, swapped.to_string()).unwrap();
+    refused(&place, &["resume", "closed", "--", "true"], 125, "was changed after it was frozen");
+    // Whoever takes care of that, too, has not signed a launch of it.
+    swapped.as_object_mut().unwrap().remove("digest");
+    fs::write(&path, swapped.to_string()).unwrap();
     refused(&place, &["resume", "closed", "--", "true"], 125, "not the one that was signed");
     place.landbox(["land", "closed", "--apply", "--yes"]).output().ok();
     place.landbox(["resume", "open", "--", "true"]).output().ok();

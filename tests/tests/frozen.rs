@@ -86,6 +86,8 @@ worlds! {
             (&project, &outside),
             ("\"auth\": []", "\"auth\": [\"/etc\"]"),
             ("\"isolated\": true", "\"isolated\": false"),
+            ("\"name\": \"s\"", "\"name\": \"t\""),
+            ("\"command\": [\"sh\"", "\"command\": [\"bash\""),
         ] {
             let changed = text.replacen(from, to, 1);
             assert_ne!(changed, text, "{from}");
@@ -101,7 +103,7 @@ worlds! {
                 assert!(said(args, code).contains(why), "{to} {args:?}");
             }
             // By its name it can't be known.
-            assert!(said(&["resume", "s"], 125).contains(why), "{to}");
+            assert!(said(&["resume", "t"], 125).contains(why), "{to}");
             assert!(said(&["ls"], 0).contains(why), "{to}");
             place.landbox(["gc", "--expired"]).output().ok();
             assert!(!place.project.join("ran").exists() && !place.project.join("new").exists());

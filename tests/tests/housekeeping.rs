@@ -21,6 +21,8 @@ fn aged(session: &std::path::Path, days: i64) {
         let path = session.join(name);
         let mut document: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
         backdate(&mut document, days);
+        // As if it were from before there was one: it would no longer fit.
+        document.as_object_mut().unwrap().remove("digest");
         let mode = fs::metadata(&path).unwrap().permissions();
         fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
         fs::write(&path, serde_json::to_vec_pretty(&document).unwrap()).unwrap();

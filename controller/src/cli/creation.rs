@@ -40,6 +40,8 @@ pub(super) fn freeze(
         checkpoints: config.checkpoints,
         policy_digest: digest(&policy)?,
         policy,
+        // When it is written.
+        digest: None,
     })
 }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! sessions/<id>/                0700
-//!   snapshot.json               0400, written once: the frozen policy and its digest
+//!   snapshot.json               0400, written once: the frozen policy, its digest, and one of all the rest
 //!   state.json                  replaced atomically; there before the first task is
 //!   lock                        flocked by the helper while the session runs: the proof of life
 //!   controller                  flocked by the controller from before the session can be seen until it has ended
@@ -57,6 +57,26 @@ pub struct Snapshot {
     pub policy: Policy,
     /// [`landbox_shared::wire::policy_digest`] of `policy`.
     pub policy_digest: Digest,
+    /// Of everything else that is said here. Sessions of before there was one have none.
+    #[serde(default)]
+    pub digest: Option<Digest>,
+}
+
+impl Snapshot {
+    /// What [`Snapshot::digest`] is, if nothing was changed.
+    pub fn own_digest(&self) -> Option<Digest> {
+        #[rustfmt::skip]
+        let Self {
+            version, id, name, bot, config_file, command, created_at, isolated, packaged_helper, checkpoints,
+            // Said by its own.
+            policy: _, policy_digest,
+            digest: _,
+        } = self;
+        let who = (version, id, name, bot, config_file, command, created_at);
+        let how = (isolated, packaged_helper, checkpoints, policy_digest);
+        let bytes = serde_json::to_vec(&(who, how)).ok()?;
+        Some(Digest::of("snapshot", &[&bytes]))
+    }
 }
 
 /// The changing half.

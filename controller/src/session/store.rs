@@ -180,6 +180,9 @@ impl StateDir {
             Ok(digest) if digest == snapshot.policy_digest => {}
             _ => return refuse(CHANGED),
         }
+        if snapshot.digest.is_some() && snapshot.digest != snapshot.own_digest() {
+            return refuse(CHANGED);
+        }
         // With layers it has a boundary, without any it had none: what was written is never taken for a real file.
         if snapshot.isolated == snapshot.policy.layers.is_empty() {
             return refuse(CHANGED);
@@ -271,7 +274,8 @@ impl StateDir {
     }
 
     /// Like [`StateDir::create`], with the new session attended from the first moment it can be seen.
-    pub fn start(&self, snapshot: Snapshot) -> Result<(Session, Attendance)> {
+    pub fn start(&self, mut snapshot: Snapshot) -> Result<(Session, Attendance)> {
+        snapshot.digest = snapshot.own_digest();
         let dir = self.sessions_dir().join(snapshot.id.as_str());
         // Built under a name that is no session id and renamed, so that a half-made session is never seen as one.
         let staging = self.sessions_dir().join(format!(".new-{}", snapshot.id));
@@ -501,7 +505,8 @@ mod tests {
     #[test]
     fn a_tampered_snapshot_is_refused() {
         let (_dir, state) = state();
-        let session = state.create(snapshot("aaaaaaaaaa", Some("s"))).unwrap();
+        let snapshot = Snapshot { packaged_helper: true, ..snapshot("aaaaaaaaaa", Some("s")) };
+        let session = state.create(snapshot).unwrap();
         let path = session.dir.join("snapshot.json");
         let text = std::fs::read_to_string(&path).unwrap();
         for (from, to) in [
@@ -510,13 +515,20 @@ mod tests {
             ("\"id\": \"aaaaaaaaaa\"", "\"id\": \"bbbbbbbbbb\""),
             ("\"version\": 1", "\"version\": 2"),
             ("\"home\": \"/home/u\"", "\"home\": \"/home/v\""),
+            ("\"name\": \"s\"", "\"name\": \"t\""),
+            ("\"command\": [\"true\"", "\"command\": [\"false\""),
+            ("\"packaged_helper\": true", "\"packaged_helper\": false"),
+            ("\"checkpoints\": \"manual\"", "\"checkpoints\": \"turn\""),
+            ("\"created_at\": \"2026", "\"created_at\": \"2025"),
+            ("\"digest\": \"sha256:", "\"digest\": \"sha256:00"),
         ] {
             let changed = text.replacen(from, to, 1);
             assert_ne!(changed, text, "{from}");
             std::fs::remove_file(&path).unwrap();
             std::fs::write(&path, changed).unwrap();
             let failure = state.load(&session.snapshot.id).unwrap_err();
-            assert_eq!(failure.kind, Kind::Refused, "{to}: {failure}");
+            let is_nonsense = failure.message.contains("can't understand");
+            assert!(is_nonsense || failure.kind == Kind::Refused, "{to}: {failure}");
             assert_eq!(state.find(Some("aaaaaaaaaa"), None).unwrap_err().message, failure.message);
             // By its name it can't be known.
             let unknown = state.find(Some("s"), None).unwrap_err();

@@ -51,5 +51,6 @@ pub(crate) fn snapshot(id: &str, name: Option<&str>) -> Snapshot {
         checkpoints: Checkpoints::Manual,
         policy_digest: wire::policy_digest(&policy).unwrap(),
         policy,
+        digest: None,
     }
 }
