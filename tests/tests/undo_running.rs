@@ -110,9 +110,9 @@ worlds! {
         assert_eq!(place.tree(), before);
         say(&mut live, "tail -2 README.md > all; cat src/main.py >> all; ls new/deep >> all");
         live.close_stdin();
-        live.wait().ok();
+        let said = live.wait().ok().errors();
         place.landbox(["land", "s", "--apply", "--yes"]).output().ok();
-        assert_eq!(fs::read_to_string(place.project.join("all")).unwrap(), "one\nlater\nback\n");
+        assert_eq!(fs::read_to_string(place.project.join("all")).unwrap(), "one\nlater\nback\n", "{said}");
         assert!(fs::read_to_string(place.project.join("README.md")).unwrap().ends_with("one\nlater\n"));
     }
 

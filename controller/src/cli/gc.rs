@@ -116,6 +116,9 @@ pub(super) fn gc(call: &Invocation, args: GcArgs) -> Result<u8> {
             checkpoint::sweep(&session);
             // What can't go now goes later.
             let _ = live::clear(&session);
+            if !session.is_running()? {
+                land::forget_outlived(&session);
+            }
         }
         match fate(&session, args.expired)? {
             Fate::Goes(reason) => going.push((session, reason)),

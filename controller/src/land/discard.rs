@@ -1,5 +1,6 @@
 //! Throwing a session's changes away.
 
+use super::apply::finish::UNDONE;
 use super::apply::{now, parts, prune_equal, recover, stop, stop_if_ended};
 use super::layer::project_of;
 use super::live::{Restored, take_back as take_back_layer};
@@ -66,7 +67,7 @@ pub fn discard(state: &StateDir, id: &SessionId) -> Result<()> {
     }
     let _stopped = stop(&session)?;
     let mut session = state.load(id)?;
-    let parts = ["layers", parts::LANDED, "checkpoints", "base", "tmp", "vartmp", "outbox"]
+    let parts = ["layers", parts::LANDED, UNDONE, "checkpoints", "base", "tmp", "vartmp", "outbox"]
         .map(|name| session.dir.join(name));
     let gone = session.dir.join(DISCARDED);
     if let Some(at) = &session.state.landing.discarded_at {

@@ -46,9 +46,15 @@ use crate::session::store::{Session, StateDir};
 /// Takes out of a stopped session's layer what is no change of its own. What can't be taken out stays, and costs nothing
 /// but the view of later edits.
 pub fn forget_landed(state: &StateDir, session: &Session) {
+    forget_outlived(session);
     if let Some(layer) = layer::project_of(session) {
         let _ = apply::prune_equal(state, session, layer);
     }
+}
+
+/// Removes what was undone while a session ran that has ended, and was kept for that long. What can't go now goes later.
+pub fn forget_outlived(session: &Session) {
+    let _ = apply::finish::forget_outlived(session);
 }
 
 /// Refuses a session whose layers were discarded.

@@ -12,12 +12,18 @@ use crate::land::layer::{LayerView, project_of};
 use crate::land::receipt::{self, Line, Outcome, Receipt};
 use crate::land::resolve::{Decision, Resolution, Resolved};
 use crate::land::tree::{self, Time, Tree};
+use crate::overlay::remove::remove_tree;
 use crate::session::model::State;
 use crate::session::store::{Session, StateDir, show};
 use landbox_shared::digest::Digest;
 use landbox_shared::path::RelPath;
+use landbox_shared::policy::Backend;
 use std::collections::BTreeSet;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
+
+/// The folder of a session in which that lives on which went while it ran.
+pub(in crate::land) const UNDONE: &str = "undone";
 
 /// How it ended.
 #[derive(Debug, Default)]
@@ -119,6 +125,9 @@ fn undo(journal: &Journal, state: &StateDir, known: Known<'_>) -> Result<Finishe
         })?;
     }
     if all_back {
+        if let Known::Running(session) = known {
+            outlive(session, entry);
+        }
         entry.remove(state)?;
         return Ok(Finished { pending: true, ..Finished::default() });
     }
@@ -129,6 +138,24 @@ fn undo(journal: &Journal, state: &StateDir, known: Known<'_>) -> Result<Finishe
         show(&kept)
     );
     Ok(Finished { pending: false, kept: Some(kept), note: Some(note) })
+}
+
+/// Lets what had landed, and is removed now, live on as long as a session on fuse-overlayfs runs that has seen it: 1.10 tells
+/// objects apart by their inodes, and takes a new one of the session's that is given the same for the one that went. (In
+/// another file system than the layer's no inode is the same.)
+fn outlive(session: &Session, entry: &Entry) {
+    if project_of(session).is_some_and(|layer| layer.backend == Backend::Fuse) {
+        let all = session.dir.join(UNDONE);
+        let make = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&all);
+        // Where it can't be kept it goes, as it would for any other session.
+        let _ =
+            make.and_then(|()| std::fs::rename(&entry.store, all.join(entry.number.to_string())));
+    }
+}
+
+/// Removes that, once the session has ended.
+pub(in crate::land) fn forget_outlived(session: &Session) -> std::io::Result<()> {
+    remove_tree(&session.dir.join(UNDONE))
 }
 
 /// Puts back into a stopped session's layer what left it when it landed, and the base as it was before. Gives whether

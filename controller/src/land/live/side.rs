@@ -23,15 +23,15 @@ pub(super) struct Side<'a> {
 impl Side<'_> {
     /// What lies there; a mark of the layer is nothing.
     pub(super) fn meta(&self, path: &RelPath) -> io::Result<Option<Meta>> {
-        let meta = self.tree.meta(path)?;
+        let meta = or_nothing(self.tree.meta(path))?;
         Ok(meta.filter(|meta| self.layer.is_none() || !is_whiteout(meta)))
     }
 
     /// What lies there, with its content.
     pub(super) fn node(&self, path: &RelPath) -> io::Result<Option<Node>> {
         let Some(meta) = self.meta(path)? else { return Ok(None) };
-        let place = self.tree.place(path.parent().as_ref())?;
-        tree::node_at(&place, path.file_name(), &meta).map(Some)
+        let node = self.tree.place(path.parent().as_ref());
+        or_nothing(node.and_then(|at| tree::node_at(&at, path.file_name(), &meta)).map(Some))
     }
 
     /// Whether the real folder shows in this one of the layer wherever that holds nothing.
@@ -210,6 +210,14 @@ pub(super) fn fill(from: &File, to: &File, real: &Meta) -> io::Result<Node> {
     fs::fchmod(to, Mode::from_raw_mode(real.mode))?;
     fs::futimens(to, &times(real))?;
     Ok(Node::File { mode: real.mode, size, digest })
+}
+
+/// What is gone since its folder was looked up, or was made a file of, is nothing. (fuse-overlayfs says so late.)
+fn or_nothing<T>(found: io::Result<Option<T>>) -> io::Result<Option<T>> {
+    match found {
+        Err(e) if tree::is_absence(&e) => Ok(None),
+        other => other,
+    }
 }
 
 /// Has an overlay copy an object into its layer, as it is.
