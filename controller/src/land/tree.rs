@@ -8,10 +8,12 @@ use super::content;
 use super::kind::EntryType;
 use landbox_shared::digest::{Digest, Hasher};
 use landbox_shared::path::RelPath;
-use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, ResolveFlags, StatxFlags};
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, StatxFlags};
 use rustix::io::Errno;
+use std::ffi::CStr;
 use std::fs::File;
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -235,13 +237,29 @@ pub(crate) fn settled() -> Time {
 pub(crate) fn names(dir: impl AsFd) -> io::Result<Vec<Vec<u8>>> {
     let mut out = Vec::new();
     for entry in fs::Dir::read_from(dir)? {
-        let entry = entry?;
-        let name = entry.file_name().to_bytes();
-        if name != b"." && name != b".." {
-            out.push(name.to_vec());
-        }
+        add_name(&mut out, entry?.file_name());
     }
     Ok(out)
+}
+
+/// The same of a folder that was opened just now to be listed, by that very descriptor: it can be read once.
+pub(crate) fn list(dir: &OwnedFd) -> io::Result<Vec<Vec<u8>>> {
+    /// Bytes that are read at once.
+    const PIECE: usize = 8 << 10;
+    let mut out = Vec::new();
+    let mut buffer = [MaybeUninit::uninit(); PIECE];
+    let mut entries = RawDir::new(dir, &mut buffer);
+    while let Some(entry) = entries.next() {
+        add_name(&mut out, entry?.file_name());
+    }
+    Ok(out)
+}
+
+fn add_name(out: &mut Vec<Vec<u8>>, name: &CStr) {
+    let name = name.to_bytes();
+    if name != b"." && name != b".." {
+        out.push(name.to_vec());
+    }
 }
 
 /// Opens a regular file in a folder for reading. Anything else, also what took its place meanwhile, is an error: no

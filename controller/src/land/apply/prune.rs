@@ -334,7 +334,7 @@ impl Pruner<'_> {
         if !matches!(self.way(Some(path)), Way::Open) || !self.same.contains(path) {
             return Ok(None);
         }
-        tree::names(self.upper().dir(Some(path))?).map(Some)
+        tree::list(&self.upper().dir(Some(path))?).map(Some)
     }
 
     /// Lets a folder go of which all goes.

@@ -59,7 +59,7 @@ fn look(project: &Tree, path: Option<&RelPath>) -> Option<Look> {
         let before = changed(&dir)?;
         let ours = |name: &Vec<u8>| path.is_none() && name.as_slice() == INSIDE.as_bytes();
         let names =
-            tree::names(&dir)?.into_iter().filter(|name| !ours(name)).collect::<BTreeSet<_>>();
+            tree::list(&dir)?.into_iter().filter(|name| !ours(name)).collect::<BTreeSet<_>>();
         let same = changed(&dir)? == before && names.len() <= MOST;
         Ok(same.then_some(Look { changed: before, names }))
     };

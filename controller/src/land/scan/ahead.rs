@@ -65,7 +65,7 @@ impl<'a> Ahead<'a> {
         let (mut todo, mut met) = (vec![None], 0);
         while let Some(path) = todo.pop() {
             let Ok(dir) = self.upper.dir(path.as_ref()) else { continue };
-            let mut names = tree::names(&dir)?;
+            let mut names = tree::list(&dir)?;
             names.sort_unstable();
             let mut folders = Vec::new();
             for name in names {

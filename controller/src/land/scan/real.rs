@@ -74,7 +74,7 @@ impl Scan<'_> {
         if left && meta.is_none() && upper.is_some() {
             self.store.put(path.clone(), Record::of(Base::Unknown));
         }
-        if let Some(record) = self.store.get(path).filter(|record| !record.left) {
+        if let Some(record) = self.store.kept(path).filter(|record| !record.left) {
             let is_dir = matches!(record.base, Base::Known(Node::Dir { .. }));
             if self.glance && !is_dir {
                 let (base, state) = (record.base.clone(), ChangeState::Clean);

@@ -25,7 +25,7 @@ impl Scan<'_> {
         let path = folder.path.as_ref();
         let why = match self.upper.dir(path) {
             Ok(dir) => {
-                let names = tree::names(&dir)?;
+                let names = tree::list(&dir)?;
                 let found = marks::folder_marks(self.facts.layer.backend, &dir, &names)?;
                 if !found.redirected {
                     return Ok(Some(UpperFolder { dir, names, found }));
