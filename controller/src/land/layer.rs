@@ -229,7 +229,7 @@ impl Bodies for LayerView {
         if let Some(part) = self.parts.get(path) {
             return part.file().context(|| format!("can't prepare the parts of {path}"));
         }
-        let open = || tree::file_at(self.upper.place(path.parent().as_ref())?, path.file_name());
+        let open = || self.upper.file(path);
         let what = || format!("can't read {path} in the layer");
         match &self.spool {
             None => open().context(what),

@@ -100,6 +100,12 @@ impl Tree {
         Ok(again(|| fs::openat2(&self.root, path, flags, Mode::empty(), BENEATH))?)
     }
 
+    /// Opens a regular file beneath, as [`file_at`].
+    pub(crate) fn file(&self, path: &RelPath) -> io::Result<File> {
+        let open = |flags| fs::openat2(&self.root, path.as_bytes(), flags, Mode::empty(), BENEATH);
+        regular(open)
+    }
+
     /// What is at `path`; `None` if nothing is, or if a step on the way is no folder.
     pub(crate) fn meta(&self, path: &RelPath) -> io::Result<Option<Meta>> {
         match self.place(path.parent().as_ref()) {
@@ -265,6 +271,11 @@ fn add_name(out: &mut Vec<Vec<u8>>, name: &CStr) {
 /// Opens a regular file in a folder for reading. Anything else, also what took its place meanwhile, is an error: no
 /// link is followed and no pipe or device is waited for.
 pub(crate) fn file_at(dir: impl AsFd, name: &[u8]) -> io::Result<File> {
+    regular(|flags| fs::openat(dir.as_fd(), name, flags, Mode::empty()))
+}
+
+/// A regular file that `open` opens for reading.
+fn regular(open: impl Fn(OFlags) -> rustix::io::Result<OwnedFd>) -> io::Result<File> {
     let flags = OFlags::RDONLY
         | OFlags::NOFOLLOW
         | OFlags::NONBLOCK
@@ -272,10 +283,8 @@ pub(crate) fn file_at(dir: impl AsFd, name: &[u8]) -> io::Result<File> {
         | OFlags::NOATIME
         | OFlags::CLOEXEC;
     // NOATIME is for the owner of the file alone.
-    let fd = match again(|| fs::openat(dir.as_fd(), name, flags, Mode::empty())) {
-        Err(Errno::PERM) => {
-            again(|| fs::openat(dir.as_fd(), name, flags - OFlags::NOATIME, Mode::empty()))?
-        }
+    let fd = match again(|| open(flags)) {
+        Err(Errno::PERM) => again(|| open(flags - OFlags::NOATIME))?,
         other => other?,
     };
     let file = File::from(fd);

@@ -332,3 +332,56 @@ pub(super) fn changed_since(steps: &[Step], project: &Tree, settled: Option<Time
     found.dedup();
     found
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::land::content::digest_of;
+    use std::fs::{Permissions, set_permissions, write};
+    use std::os::unix::fs::PermissionsExt;
+    use std::thread::sleep;
+    use std::time::Duration;
+
+    #[test]
+    fn what_has_landed_and_was_touched_since_is_found_by_its_times_where_they_tell_and_else_by_its_content()
+     {
+        let dir = tempfile::tempdir().unwrap();
+        let project = Tree::open(dir.path()).unwrap();
+        let (file, path) = (dir.path().join("f"), RelPath::new("f").unwrap());
+        let tick = || sleep(Duration::from_millis(30));
+        let landed = || {
+            write(&file, "1").unwrap();
+            set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+            let meta = project.meta(&path).unwrap().unwrap();
+            let new = Node::File { mode: 0o644, size: 1, digest: digest_of(b"1") };
+            tick();
+            Step {
+                slot: 0,
+                path: path.clone(),
+                action: Action::Put { new, implied: false },
+                staged: Some((meta.dev, meta.ino)),
+                attributes: None,
+                written: Some(meta.mtime),
+            }
+        };
+        let other = dir.path().join("other");
+        let touches: [&dyn Fn(); 4] = [
+            &|| write(&file, "2").unwrap(),
+            &|| set_permissions(&file, Permissions::from_mode(0o600)).unwrap(),
+            &|| {
+                write(&other, "2").unwrap();
+                std::fs::rename(&other, &file).unwrap();
+            },
+            &|| std::fs::remove_file(&file).unwrap(),
+        ];
+        for (number, touch) in touches.iter().enumerate() {
+            let step = [landed()];
+            // By the times, and, of what had just been written when the exchange began, by the content.
+            let settled = [Some(crate::land::tree::now()), step[0].written, None];
+            let changed = |at| changed_since(&step, &project, at).len();
+            assert_eq!(settled.map(changed), [0; 3], "{number}");
+            touch();
+            assert_eq!(settled.map(changed), [1; 3], "{number}");
+        }
+    }
+}

@@ -138,9 +138,10 @@ mod tests {
             std::fs::write(folder.join(at.to_string()), at.to_string()).unwrap();
         }
         std::thread::sleep(Duration::from_millis(150));
+        let seen = Seen::default();
         std::fs::write(dir.path().join("d0/late"), "").unwrap();
         let upper = Tree::open(dir.path()).unwrap();
-        let ahead = Ahead::new(&upper, Backend::Kernel, Seen::default());
+        let ahead = Ahead::new(&upper, Backend::Kernel, seen);
         ahead.run().unwrap();
         let meta = |path: &str| upper.meta(&RelPath::new(path).unwrap()).unwrap().unwrap();
         for at in 0..2 * MET {
