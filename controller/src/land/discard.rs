@@ -114,9 +114,11 @@ fn record_by_name(session: &Session, gone: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes what a session keeps beside its changes, and has the file system count what that gives.
+/// Removes what a session keeps beside its changes, and has the file system count what that gives. Names alone are removed:
+/// Btrfs changes and shortens nothing once its quota is used up.
 fn make_room(session: &Session) -> Result<()> {
-    remove_all(&["checkpoints", "tmp", "vartmp"].map(|name| session.dir.join(name)))?;
+    let beside = ["checkpoints", "tmp", "vartmp", "scratch", UNDONE];
+    remove_all(&beside.map(|name| session.dir.join(name)))?;
     let what = || format!("can't sync {}", show(&session.dir));
     let dir = std::fs::File::open(&session.dir).context(what)?;
     rustix::fs::syncfs(&dir).context(what)
