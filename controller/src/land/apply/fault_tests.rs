@@ -13,6 +13,9 @@ const VARIABLE: &str = "LANDBOX_TEST_FAULTS";
 /// Every so many calls a fault is tried, in the place of what is usual; 1 tries each fault at each call.
 const STRIDE: &str = "LANDBOX_TEST_STRIDE";
 
+/// The word for putting right what broke off.
+const RECOVERY: &str = "recovery";
+
 /// One of every kind of step, few enough that all is done by one thread.
 const BASE: &str = "mkdir -p d/sub gone todir; echo 1 > f; echo 2 > d/two; echo x > gone/x; echo m > m; ln -s f l; \
                     echo t > tofile; rm -f tofile; mkdir tofile; echo d > dtf; echo r > renamed; echo a > attr; \
@@ -31,18 +34,19 @@ fn child() {
     let id = SessionId::new(&read("id")).unwrap();
     let key = Key::load(&place.join("config")).unwrap();
     let shown = Digest::parse(&read("digest")).unwrap();
-    let undoes = read("work") == "undo";
+    let work = read("work");
     std::fs::write(place.join("tid"), rustix::thread::gettid().as_raw_nonzero().to_string())
         .unwrap();
     // To this very thread: one that is sent to the process stops this thread only when another one has taken it.
     nix::sys::signal::raise(nix::sys::signal::Signal::SIGSTOP).unwrap();
     let selection = Selection::default();
-    let done = if undoes {
-        crate::land::undo::find(&state, Some(id.as_str()), None)
+    let done = match &*work {
+        RECOVERY => recover_all(&state).map(|_| ()),
+        "undo" => crate::land::undo::find(&state, Some(id.as_str()), None)
             .and_then(|target| crate::land::undo::undo(&state, &target, &key))
-            .map(|_| ())
-    } else {
-        apply(&state, &id, &Order { selection: &selection, shown: &shown, key: &key }).map(|_| ())
+            .map(|_| ()),
+        _ => apply(&state, &id, &Order { selection: &selection, shown: &shown, key: &key })
+            .map(|_| ()),
     };
     if let Err(failure) = done {
         panic!("{failure}");
@@ -73,8 +77,11 @@ impl Trial {
     }
 
     fn run(&self, work: Work, at: &mut dyn FnMut(&Call) -> Act) -> Ended {
+        self.child(if work == Work::Undo { "undo" } else { "land" }, at)
+    }
+
+    fn child(&self, word: &str, at: &mut dyn FnMut(&Call) -> Act) -> Ended {
         let place = self.fixture.dir.path();
-        let word = if work == Work::Undo { "undo" } else { "land" };
         std::fs::write(place.join("work"), word).unwrap();
         let name = "land::apply::fault_tests::child";
         run(name, VARIABLE, place.to_str().unwrap(), at)
@@ -150,6 +157,47 @@ fn killed_before_any_call_that_writes_a_landing_or_an_undo_is_all_or_nothing() {
             at += 1;
         }
         assert!(at > 30 && ends.iter().all(|n| *n > 3), "{at} {ends:?}");
+    }
+}
+
+#[test]
+fn killed_again_before_any_call_that_writes_of_putting_it_right_a_landing_or_an_undo_is_all_or_nothing()
+ {
+    let trial = Trial::new();
+    let below = format!("{}/", trial.fixture.project.display());
+    for work in [Work::Landing, Work::Undo] {
+        trial.reset(work, work == Work::Undo && trial.settle("at first"));
+        // Amid its exchanges, and after the last.
+        for exchanges in [3, usize::MAX] {
+            let mut at = 0;
+            loop {
+                let mut count = 0;
+                let first = trial.run(work, &mut |call| {
+                    let exchange =
+                        call.name == "rename" && call.paths.iter().any(|p| p.starts_with(&below));
+                    count += usize::from(exchange);
+                    let over = count > 5 && !exchange && call.name == "rename";
+                    if (exchange && count > exchanges) || over { Act::Kill } else { Act::Go }
+                });
+                assert!(first.killed, "{}", first.output);
+                let (mut count, mut last) = (0, None);
+                let ended = trial.child(RECOVERY, &mut |call| {
+                    count += 1;
+                    last = Some(call.clone());
+                    if count > at { Act::Kill } else { Act::Go }
+                });
+                let when =
+                    format!("{work:?} after {exchanges}, killed again at {at}, before {last:?}");
+                let landed = trial.settle(&when);
+                trial.reset(work, landed);
+                if !ended.killed {
+                    assert!(ended.success, "{}", ended.output);
+                    break;
+                }
+                at += 1;
+            }
+            assert!(at > 5, "{at}");
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The journal of a landing, or of its undoing: written and synced before the project is touched, removed when all is
 //! done. While it is there, the work either has happened and is to be finished, or is to be rolled back. A landing has
-//! happened when the new base records have taken their place; an undo, when the landing's entry says so.
+//! happened when the new base records have taken their place and its entry is there; an undo, when the landing's entry says
+//! so.
 
 use super::entry::{Entry, Standing, forget, sync_folder};
 use super::plan::Step;
@@ -242,7 +243,11 @@ impl Journal {
     /// Whether all of it is done but for the finish.
     fn has_happened(&self, state: &StateDir) -> bool {
         match (&self.work, &self.records) {
-            (Work::Landing, Some(records)) => self.ready && !records.as_path().exists(),
+            (Work::Landing, Some(records)) => {
+                let is_kept = |standing| self.entry.path(state, standing).exists();
+                let kept = [Standing::New, Standing::Kept].into_iter().any(is_kept);
+                self.ready && !records.as_path().exists() && kept
+            }
             (Work::Landing, None) => false,
             (Work::Undo, _) => !self.entry.path(state, Standing::Kept).exists(),
         }
@@ -293,13 +298,16 @@ impl Journal {
         }))
     }
 
-    /// Removes what was prepared for work that does not happen.
+    /// Removes what was prepared for work that does not happen. The records go last, after what says that they decide: where
+    /// they are gone and the entry is not, the landing has happened.
     pub(super) fn discard(&self, state: &StateDir) -> Result<()> {
         crate::land::receipt::withdraw(self.receipt.as_path())?;
+        self.entry.remove(state)?;
         if let Some(records) = &self.records {
+            sync_folder(&state.root().join(place::UNDO))?;
             forget(records.as_path())?;
         }
-        self.entry.remove(state)
+        Ok(())
     }
 }
 
