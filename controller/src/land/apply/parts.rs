@@ -11,7 +11,7 @@ use landbox_shared::id::SessionId;
 use landbox_shared::path::RelPath;
 use rustix::fs;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -59,6 +59,7 @@ impl Parts {
             // What was cut short named nothing that moved.
             let whole = bytes.iter().rposition(|b| *b == 0).map_or(0, |end| end + 1);
             names.set_len(whole as u64)?;
+            names.seek(SeekFrom::Start(whole as u64))?;
             let next = bytes[..whole].iter().filter(|b| **b == 0).count();
             Ok(Self { dir: Tree::open(path)?, names, next })
         };
@@ -73,7 +74,13 @@ impl Parts {
     pub(super) fn take(&mut self, place: &OwnedFd, path: &RelPath) -> io::Result<()> {
         let mut line = path.as_bytes().to_vec();
         line.push(0);
-        self.names.write_all(&line)?;
+        let whole = self.names.stream_position()?;
+        if let Err(e) = self.names.write_all(&line) {
+            // A full disk has taken a part of it: the next name must not be read as its end.
+            self.names.set_len(whole)?;
+            self.names.seek(SeekFrom::Start(whole))?;
+            return Err(e);
+        }
         let slot = self.next.to_string();
         self.next += 1;
         Ok(fs::renameat(place, path.file_name(), self.dir.root(), slot.as_str())?)
