@@ -1,6 +1,7 @@
 //! Pictures of a session's layers: to go back to, and to land.
 #![allow(clippy::unwrap_used)] // tests
 
+use landbox_tests::run::{Live, Out};
 use landbox_tests::{Place, worlds};
 use serde_json::Value;
 use std::fs;
@@ -42,6 +43,58 @@ worlds! {
         assert_eq!(all[1]["message"], "before going back to 1");
         let face = place.landbox(["show", "s"]).output().ok().text();
         assert!(face.contains("checkpoint   1 ") && !face.contains('\x1b'), "{face}");
+    }
+
+    [user_kernel, user_fuse, root_kernel, root_fuse]
+    fn what_the_owner_wrote_before_a_discard_is_no_base_of_an_older_checkpoint(world) {
+        let place = Place::new(world);
+        let readme = place.project.join("README.md");
+        let agent = "while read -r line; do eval \"$line\"; echo done; done";
+        let mut live = place.session(["--name", "s"], ["sh", "-c", agent]).stdin_open().start();
+        let within = |live: &mut Live, line: &str| {
+            live.write(format!("{line}\n").as_bytes());
+            live.expect("done");
+        };
+        within(&mut live, "echo session >> README.md; rm src/main.py; echo a > a");
+        place.landbox(["checkpoint", "s"]).output().ok();
+        // More than a tick of the clock by which files are stamped.
+        std::thread::sleep(std::time::Duration::from_millis(30));
+        place.write(&readme, "owner\n");
+        place.write(place.project.join("src/main.py"), "owner\n");
+        place.landbox(["discard", "s", "--yes", "--", "README.md", "src/main.py"]).output().ok();
+        within(&mut live, "grep -qx owner README.md && grep -qx owner src/main.py || echo stale");
+        let refused = |out: Out| {
+            let text = out.expect(3).errors();
+            assert!(text.contains("README.md") && text.contains("src/main.py"), "{text}");
+            assert_eq!((read(&readme), read(place.project.join("src/main.py"))), ("owner\n".into(), "owner\n".into()));
+        };
+        refused(place.landbox(["land", "s", "--checkpoint", "1", "--apply", "--yes"]).output());
+        // Looking at the checkpoint has changed nothing of the present.
+        assert_eq!(place.changes(), [("a".to_owned(), "added".to_owned())]);
+        place.landbox(["rewind", "s", "1", "--yes"]).output().ok();
+        within(&mut live, "grep -qx session README.md && test ! -e src/main.py || echo stale");
+        refused(place.landbox(["land", "s", "--apply", "--yes"]).output());
+        live.close_stdin();
+        live.wait().ok();
+        refused(place.landbox(["land", "s", "--apply", "--yes"]).output());
+        // The same on the way there and back, with the session ended and gone on with.
+        place.landbox(["rewind", "s", "0", "--yes"]).output().ok();
+        place.landbox(["resume", "s", "--", "true"]).output().ok();
+        place.landbox(["rewind", "s", "1", "--yes"]).output().ok();
+        refused(place.landbox(["land", "s", "--apply", "--yes"]).output());
+    }
+
+    [user_kernel, user_fuse]
+    fn a_path_that_was_discarded_comes_back_with_its_checkpoint_and_lands(world) {
+        let place = Place::new(world);
+        place.session(["--name", "s"], ["sh", "-c", "echo two >> README.md; rm src/main.py; echo a > a"]).output().ok();
+        place.landbox(["checkpoint", "s"]).output().ok();
+        place.landbox(["discard", "s", "--yes", "--", "README.md", "src/main.py"]).output().ok();
+        place.landbox(["resume", "s", "--", "true"]).output().ok();
+        place.landbox(["rewind", "s", "1", "--yes"]).output().ok();
+        place.landbox(["land", "s", "--apply", "--yes"]).output().ok();
+        assert!(read(place.project.join("README.md")).ends_with("two\n"));
+        assert!(!place.project.join("src/main.py").exists());
     }
 
     [user_kernel, user_fuse, root_kernel, root_fuse]

@@ -1,6 +1,6 @@
 //! One layer of a session, read: its changeset, with access to the bytes on both sides.
 
-use super::base::{Stamp, Store};
+use super::base::{Stamp, Store, before};
 use super::changeset::{Bodies, Change, Changeset, OldBytes};
 use super::ignore::{Owner, assign_groups};
 use super::live::{self, Spool};
@@ -87,18 +87,18 @@ impl LayerView {
         live: bool,
         seen: Seen,
     ) -> Result<Self> {
-        Self::scan(session, layer, live, (&session.upper(&layer.id), false), seen)
+        Self::scan(session, layer, live, (&session.upper(&layer.id), None), seen)
     }
 
-    /// Scans what a layer was at another time, laid out in `held`.
+    /// Scans what a layer was at checkpoint `number`, laid out in `held`.
     pub(crate) fn read_from(
         session: &Session,
         layer: &LayerPolicy,
         held: Scratch,
-        path: &Path,
+        (path, number): (&Path, u32),
     ) -> Result<Self> {
-        let view =
-            Self::scan(session, layer, session.is_running()?, (path, true), Seen::default())?;
+        let (live, past) = (session.is_running()?, Some(number));
+        let view = Self::scan(session, layer, live, (path, past), Seen::default())?;
         Ok(Self { _held: Some(held), ..view })
     }
 
@@ -106,7 +106,7 @@ impl LayerView {
         session: &Session,
         layer: &LayerPolicy,
         live: bool,
-        (path, past): (&Path, bool),
+        (path, checkpoint): (&Path, Option<u32>),
         seen: Seen,
     ) -> Result<Self> {
         let upper = match Tree::open(path) {
@@ -122,8 +122,9 @@ impl LayerView {
             Err(e) => return Err(e).context(|| format!("can't read {}", layer.target)),
         };
         let mut store = Store::open(&session.dir, &layer.id)?;
-        if past {
-            store.look_past();
+        let past = checkpoint.is_some();
+        if let Some(number) = checkpoint {
+            store.look_past(before::at(&session.dir, &layer.id, number));
         }
         let facts = facts_of(session, layer, &store, real.as_ref());
         let (masks, behind) = (facts.masks.clone(), facts.behind);

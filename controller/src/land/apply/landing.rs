@@ -363,6 +363,7 @@ impl<'a> Landing<'a> {
         };
         // Neither of them says so where it fails.
         let _ = many::beside(plan.steps.len(), look, clear);
+        view.store.note_landed(plan.landed.keys());
         own_folders(&mut view.store, folders, now, &plan.steps);
     }
 

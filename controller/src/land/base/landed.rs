@@ -23,6 +23,7 @@ impl Store {
 
     /// Forgets a path of which the layer says nothing any more, and nothing is to be known.
     pub(crate) fn drop_record(&mut self, path: &RelPath) {
+        self.withheld.remove(path);
         self.changed |= self.known.remove(path).is_some() | self.kept.remove(path).is_some();
     }
 
@@ -130,11 +131,6 @@ impl Store {
     /// Whether the layer holds a path that has landed, or the session has deleted it.
     pub(crate) fn is_in_layer(&self, path: &RelPath) -> bool {
         self.known.get(path).or_else(|| self.kept.get(path)).is_some_and(|record| record.in_layer)
-    }
-
-    /// Reads a layer as it was at another time: what it does not hold had not come, or was deleted as any other path.
-    pub(crate) fn look_past(&mut self) {
-        self.any_in_layer = false;
     }
 
     /// Forgets that: what is no change leaves the layer.

@@ -30,6 +30,7 @@ impl Store {
             scanned,
             known,
             kept: BTreeMap::new(),
+            withheld: BTreeMap::new(),
             bytes: BufWriter::with_capacity(256 << 10, bytes),
             bytes_len: 0,
             changed: false,

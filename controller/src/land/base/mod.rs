@@ -4,11 +4,13 @@
 //! <session>/base/lock               flocked while a layer is scanned
 //! <session>/base/<layer>.records    a header line, then one line a path
 //! <session>/base/<layer>.bytes      content, appended; records point into it
+//! <session>/base/<layer>.before     what was the base of a path before the real content took its place
 //! ```
 //! The watch of a running session, else the first scan that finds a path clean, records it; from then on kind, digest and patch come from the record,
 //! whatever the owner does to the real file. Written beside and renamed, not synced: a store that a power cut has torn
 //! reads as empty, and every path whose real file is still older than the session is then found clean again.
 
+pub(super) mod before;
 mod file;
 mod landed;
 mod live;
@@ -51,6 +53,8 @@ pub(crate) struct Store {
     pub scanned: u32,
     known: BTreeMap<RelPath, Record>,
     kept: BTreeMap<RelPath, Record>,
+    /// Where a layer is read as it was: what is known now of paths that were made of another base.
+    withheld: BTreeMap<RelPath, Option<Record>>,
     bytes: BufWriter<File>,
     bytes_len: u64,
     changed: bool,
@@ -92,6 +96,7 @@ impl Store {
             scanned,
             known,
             kept: BTreeMap::new(),
+            withheld: BTreeMap::new(),
             bytes,
             bytes_len,
             changed: false,
@@ -137,6 +142,7 @@ impl Store {
     pub(crate) fn put(&mut self, path: RelPath, record: Record) {
         self.changed = true;
         self.known.remove(&path);
+        self.withheld.remove(&path);
         if let Some(fresh) = &mut self.fresh {
             fresh.push((path.clone(), true));
         }
@@ -219,16 +225,18 @@ impl Store {
 
     /// Writes the records to a file beside their place, for the caller to put there.
     pub(crate) fn write_beside(&self) -> Result<tempfile::NamedTempFile> {
+        let records = if self.withheld.is_empty() { None } else { Some(self.records_now()) };
+        let kept = records.as_ref().unwrap_or(&self.kept);
         let header = Header {
             version: VERSION,
             layer: self.layer.clone(),
             scanned: self.scanned,
-            records: self.kept.len(),
+            records: kept.len(),
             live: self.live,
             root: self.root,
             own: self.own.clone(),
         };
-        file::write(&self.dir, &header, &self.kept).context(|| "can't write the base store".into())
+        file::write(&self.dir, &header, kept).context(|| "can't write the base store".into())
     }
 
     /// The kept bytes of a path. Bytes that a power cut has damaged are no bytes.

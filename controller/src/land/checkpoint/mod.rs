@@ -32,6 +32,7 @@ pub use model::Checkpoint;
 pub use turn::{Skipped, Turns, before_launch};
 
 use super::apply::{now, stop, stop_if_ended, try_stop};
+use super::base::{self, Store};
 use super::layer::LayerView;
 use crate::error::{Context, Failure, Kind, Result};
 use crate::session::scratch::Scratch;
@@ -218,6 +219,7 @@ pub fn rewind(state: &StateDir, id: &SessionId, number: u32) -> Result<Rewound> 
     restore::make_ready(&session, &folder, &manifest)?;
     let kept = keep_present(&folder, present, &back);
     let (before, _) = kept.inspect_err(|_| restore::give_up(&session))?;
+    note_bases(&session, before.number).inspect_err(|_| restore::give_up(&session))?;
     restore::begin(&session, &folder, &manifest)?;
     complete(state, &session, &folder)?;
     let (left, before) = (BTreeMap::new(), Some(before));
@@ -266,10 +268,37 @@ fn finish_held(state: &StateDir, session: &Session, folder: &Folder) -> Result<O
 /// Goes back to what was made ready. Who is cut short before all is written down is gone on with; where that can't be
 /// written, the session is back all the same.
 fn complete(state: &StateDir, session: &Session, folder: &Folder) -> Result<()> {
+    let to = folder.rewinding();
     restore::exchange(session, folder)?;
-    let settled = settle(state, session);
+    let settled =
+        to.map_or(Ok(()), |to| take_bases(session, to)).and_then(|()| settle(state, session));
     restore::end(folder)?;
     settled
+}
+
+/// Notes what its layers were made of, for whoever goes on to where it is now.
+fn note_bases(session: &Session, number: u32) -> Result<()> {
+    session
+        .snapshot
+        .policy
+        .layers
+        .iter()
+        .filter(|layer| Store::exists(&session.dir, &layer.id))
+        .try_for_each(|layer| Store::open(&session.dir, &layer.id)?.note_before(None, number))
+}
+
+/// Takes over what its layers were made of at a checkpoint.
+fn take_bases(session: &Session, number: u32) -> Result<()> {
+    for layer in &session.snapshot.policy.layers {
+        let before = base::before::at(&session.dir, &layer.id, number);
+        if !before.is_empty() {
+            let mut store = Store::open(&session.dir, &layer.id)?;
+            store.go_back(before);
+            let scanned = store.scanned;
+            store.save(scanned)?;
+        }
+    }
+    Ok(())
 }
 
 /// Writes down what a session holds that went back.
@@ -302,5 +331,5 @@ fn laid_out(
     let picture = pictures.find(|picture| picture.layer == layer.id);
     let picture = picture.ok_or_else(|| Failure::new(Kind::Failed, what()))?;
     rebuild::rebuild(&picture.entries, folder, &upper).context(what)?;
-    LayerView::read_from(session, layer, dir, &upper)
+    LayerView::read_from(session, layer, dir, (&upper, manifest.head.number))
 }

@@ -24,6 +24,7 @@ pub use prepared::clear;
 pub use restore::Restored;
 pub(super) use spool::Spool;
 
+use super::base::Store;
 use super::changeset::{Base, Bodies, Change, Changeset, Node};
 use super::digest::digest;
 use super::layer::LayerView;
@@ -145,6 +146,7 @@ pub(super) fn take_back(
         .collect();
     let jobs = restore::jobs(&view.changeset, &chosen);
     let scanned = view.store.scanned;
+    note_before(session, &view.store, &mut jobs.iter().map(restore::Job::path))?;
     let mut restored = if live {
         let merged = merged::open(session, layer)?;
         put_back(session, layer, &merged, &Source::real(&project), &jobs)
@@ -177,6 +179,22 @@ pub(super) fn take_back(
         saved => saved?,
     }
     Ok(restored)
+}
+
+/// Notes, where there are checkpoints, of what these paths were made, of which the layer is to hold the real content.
+fn note_before(
+    session: &Session,
+    store: &Store,
+    paths: &mut dyn Iterator<Item = &RelPath>,
+) -> Result<()> {
+    let Some(newest) = super::checkpoint::list(session).last().map(|head| head.number) else {
+        return Ok(());
+    };
+    match store.note_before(Some(paths), newest) {
+        // A discard is what makes room.
+        Err(failure) if failure.is_for_room() => Ok(()),
+        noted => noted,
+    }
 }
 
 /// Puts these paths back by way of what a running session sees. What was renamed over the mark of a deleted name is not
@@ -234,9 +252,15 @@ pub(super) fn go_back(
     jobs.retain(|job| !hidden(job.path()));
     let then = Side { tree: &past.upper, layer: Some(layer.backend) };
     let source = Source { real: &project, past: Some((&then, &paths)) };
+    let mut real = jobs.iter().map(restore::Job::path).filter(|path| !paths.contains(path));
+    note_before(session, &past.store, &mut real)?;
     let restored = put_back(session, layer, &merged, &source, &jobs);
-    for (path, base) in restored.done.iter().filter(|(path, _)| !paths.contains(path)) {
-        past.store.rebase(path.clone(), base.clone());
+    for (path, base) in &restored.done {
+        if paths.contains(path) {
+            past.store.adopt(path);
+        } else {
+            past.store.rebase(path.clone(), base.clone());
+        }
     }
     let scanned = past.store.scanned;
     past.store.save(scanned)?;
