@@ -304,7 +304,11 @@ impl Journal {
         crate::land::receipt::withdraw(self.receipt.as_path())?;
         self.entry.remove(state)?;
         if let Some(records) = &self.records {
-            sync_folder(&state.root().join(place::UNDO))?;
+            let undo = state.root().join(place::UNDO);
+            // Not there where nothing was prepared yet.
+            if undo.exists() {
+                sync_folder(&undo)?;
+            }
             forget(records.as_path())?;
         }
         Ok(())
