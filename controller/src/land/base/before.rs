@@ -61,8 +61,10 @@ impl Store {
             base: Some(record.base.clone()),
             until,
         };
-        let known = |path| self.known.get_key_value(path);
-        let record = |path| self.kept.get_key_value(path).or_else(|| known(path));
+        // Where a layer is read as it was, what counts is what is known now.
+        let looked = |path| self.kept.get(path).or_else(|| self.known.get(path));
+        let now = |path| self.withheld.get(path).map_or_else(|| looked(path), Option::as_ref);
+        let record = |path| Some((path, now(path)?));
         self.write(match paths {
             Some(paths) => paths.filter_map(record).map(line).collect(),
             None => self.known.iter().chain(&self.kept).map(line).collect(),
@@ -193,6 +195,7 @@ mod tests {
             store.look_past([(a.clone(), base(2)), (b.clone(), base(3))].into());
             let seen = [&a, &b].map(|path| store.get(path).map(|record| record.base.clone()));
             assert_eq!(seen, [Some(base(2)), Some(base(3))]);
+            store.note_before(Some(&mut [&a, &b].into_iter()), 7).unwrap();
             if adopts {
                 store.adopt(&a);
             }
@@ -205,6 +208,8 @@ mod tests {
         };
         look(false);
         assert_eq!(now(), [Some(base(1)), None]);
+        // Nor does it note, as what was the base until now, what was it then.
+        assert_eq!(at(session.path(), &layer, 7), [(a.clone(), base(1))].into());
         look(true);
         assert_eq!(now(), [Some(base(2)), None]);
     }
